@@ -119,6 +119,7 @@ class Database:
             pool_size=settings.pool_size,
             max_overflow=0,
             pool_timeout=settings.connect_timeout_seconds,
+            hide_parameters=True,
             connect_args={**connect, "server_settings": server_settings | {"lock_timeout": "10000"}},
         )
         # Plans of the hot statements are pinned to primary-key lookups in id order: with estimates from a moment ago
@@ -129,6 +130,7 @@ class Database:
             pool_size=settings.hot_pool_size,
             max_overflow=0,
             pool_timeout=settings.connect_timeout_seconds,
+            hide_parameters=True,
             isolation_level="AUTOCOMMIT",
             connect_args={
                 **connect,

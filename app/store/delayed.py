@@ -24,7 +24,7 @@ due AS MATERIALIZED (
 gone AS (DELETE FROM delayed d USING due u WHERE d.task_id = u.task_id RETURNING d.*),
 keys AS MATERIALIZED (SELECT DISTINCT priority_class, tenant_id, task_type, task_group FROM gone),
 lane AS (
-    {NEW_LANES_SQL.format(keys="keys", on_conflict="DO UPDATE SET virtual_time = lanes.virtual_time")}
+    {NEW_LANES_SQL.format(keys="keys k", on_conflict="DO UPDATE SET virtual_time = lanes.virtual_time")}
     RETURNING lane_id, priority_class, tenant_id, task_type, task_group
 ),
 moved AS ({move_sql(Move.DUE, "gone", "next_attempt_at = NULL")} RETURNING t.task_id)

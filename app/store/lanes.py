@@ -21,7 +21,7 @@ SELECT k.priority_class, k.tenant_id, k.task_type, k.task_group,
        COALESCE((SELECT max(l.virtual_time) FROM lanes l
                  WHERE l.priority_class = k.priority_class AND l.tenant_id = k.tenant_id),
                 (SELECT c.virtual_time FROM class_clocks c WHERE c.priority_class = k.priority_class), 0)
-FROM {keys} k
+FROM {keys}
 ORDER BY 1, 2, 3, 4
 ON CONFLICT (priority_class, tenant_id, task_type, task_group) {on_conflict}
 """
