@@ -117,6 +117,8 @@ class Settings(BaseSettings):
     )
     bootstrap_key: SecretStr | None = Field(None, description="the platform admin key of a first start")
     metrics_token: SecretStr | None = Field(None, description="guards /metrics when set")
+    metrics_host: str = Field("127.0.0.1", description="address of /metrics and /healthz of roles without an API")
+    metrics_port: int = Field(0, ge=0, le=65535, description="port of the same; 0 means off")
     log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
     trace_url: str | None = Field(None, description="link template with {trace_id}")
     logs_url: str | None = Field(None, description="link template with {task_id}")
