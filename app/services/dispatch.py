@@ -23,7 +23,7 @@ from app.domain.fairness import Head, TenantHeads
 from app.domain.release import Demand, Plan, plan_release
 from app.runtime import Runtime
 from app.store import delayed, flights, lanes, pauses, workers
-from app.store.lanes import LaneHead
+from app.store.lanes import LaneHeads
 from app.telemetry.logs import event
 
 log = logging.getLogger("despacho.dispatcher")
@@ -192,7 +192,7 @@ class Dispatcher:
 
     # --- decide ------------------------------------------------------------------------------------------------------
 
-    async def _plan(self) -> tuple[Plan | None, list[LaneHead]]:
+    async def _plan(self) -> tuple[Plan | None, list[LaneHeads]]:
         policy = self.runtime.policy.current
         capacity = Capacity(self._pools, dict(self._counts.in_flight), self._stretch())
         seats = Seats(policy, capacity)
@@ -231,7 +231,7 @@ class Dispatcher:
             name: 1.0 + self._counts.rate.get(name, 0.0) * window / seats for name, seats in reach.items() if seats > 0
         }
 
-    async def _heads(self, budgets: Mapping[str, int]) -> list[LaneHead]:
+    async def _heads(self, budgets: Mapping[str, int]) -> list[LaneHeads]:
         full = self._full_scan_pace.due()
         started = time.monotonic()
         skip = {kind: [] for kind in ("type", "tenant", "group")}  # type: dict[str, list[str]]
@@ -271,7 +271,7 @@ class Dispatcher:
 
     # --- do ------------------------------------------------------------------------------------------------------------
 
-    async def _release(self, plan: Plan, heads: Sequence[LaneHead]) -> Sequence[Row[Any]]:
+    async def _release(self, plan: Plan, heads: Sequence[LaneHeads]) -> Sequence[Row[Any]]:
         ids = sorted(release.task_id for release in plan.releases)
         values = {
             "holder": self.holder,
@@ -303,15 +303,11 @@ class Dispatcher:
         self._move_floors(heads, {row.task_id for row in rows})
         return rows
 
-    def _move_floors(self, heads: Sequence[LaneHead], gone: set[str]) -> None:
-        """Remember how far each lane was emptied from its start."""
-        stuck: set[int] = set()
-        for head in heads:
-            if head.lane_id in stuck:
-                continue
-            self._floors[head.lane_id] = head.order_at
-            if head.task_id not in gone:
-                stuck.add(head.lane_id)
+    def _move_floors(self, heads: Sequence[LaneHeads], gone: set[str]) -> None:
+        """Remember how far each lane was emptied from its start: up to the first task that stayed."""
+        for lane in heads:
+            stayed = next((at for at, task_id in zip(lane.order_ats, lane.task_ids, strict=True) if task_id not in gone), None)
+            self._floors[lane.lane_id] = stayed or lane.order_ats[-1]
 
     async def _publish(self, rows: Sequence[Row[Any]]) -> None:
         """Publish released rows; what could not be published goes back at once, as a new stay in the queue."""
@@ -380,20 +376,19 @@ def _by_limit(counts: Mapping[tuple[str, str, str], int], registry: Mapping[str,
     return by
 
 
-def _tenant_heads(heads: Sequence[LaneHead], registry: Mapping[str, Any]) -> dict[str, list[TenantHeads]]:
-    depends = {name: task_type.spec.depends_on for name, task_type in registry.items() if task_type.spec.depends_on}
+def _tenant_heads(heads: Sequence[LaneHeads], registry: Mapping[str, Any]) -> dict[str, list[TenantHeads]]:
     grouped: dict[str, dict[str, tuple[float, float, list[Head]]]] = {}
-    for head in heads:
-        tenants = grouped.setdefault(head.priority_class, {})
-        entry = tenants.get(head.tenant_id)
-        if entry is None:
-            entry = tenants[head.tenant_id] = (head.virtual_time, head.weight, [])
-        entry[2].append(
-            Head(
-                head.task_id, head.task_type, head.task_group, head.order_at, head.cost, head.timeout_seconds,
-                head.preemptible, depends.get(head.task_type, ()),
+    for lane in heads:
+        task_type = registry.get(lane.task_type)
+        depends_on = task_type.spec.depends_on if task_type is not None else ()
+        tenants = grouped.setdefault(lane.priority_class, {})
+        _, _, rows = tenants.setdefault(lane.tenant_id, (lane.virtual_time, lane.weight, []))
+        rows.extend(
+            Head(task_id, lane.task_type, lane.task_group, order_at, cost, timeout_seconds, preemptible, depends_on)
+            for task_id, order_at, cost, timeout_seconds, preemptible in zip(
+                lane.task_ids, lane.order_ats, lane.costs, lane.timeouts_seconds, lane.preemptibles, strict=True
             )
-        )  # fmt: skip
+        )
     return {
         name: [TenantHeads(tenant, time_, weight, rows) for tenant, (time_, weight, rows) in tenants.items()]
         for name, tenants in grouped.items()
