@@ -42,13 +42,13 @@ def render_results(results: Sequence[tuple[Document, TaskJson]]) -> RenderableTy
     """Return the table of all results and, under it, the summary; disagreeing declarations are marked."""
     rows = [row_of(document, task) for document, task in results]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("", no_wrap=True)
-    table.add_column("document", no_wrap=True, overflow="ellipsis", min_width=20)
-    table.add_column("category", no_wrap=True, overflow="ellipsis", min_width=13)
-    table.add_column("class, reason", no_wrap=True, overflow="ellipsis", min_width=8)
+    table.add_column("", no_wrap=True, min_width=1)
+    table.add_column("document", overflow="fold", min_width=11)
+    table.add_column("category", overflow="fold", min_width=10)
+    table.add_column("class, reason", overflow="fold", min_width=6)
     for heading in ("attempts", "seconds", "tokens", "cost"):
         table.add_column(heading, justify="right", no_wrap=True, min_width=len(heading))
-    table.add_column("alert", no_wrap=True, overflow="ellipsis", min_width=12, max_width=24)
+    table.add_column("alert", overflow="fold", min_width=7, max_width=24)
     for row in rows:
         table.add_row(*_cells(row), style="yellow" if row.differs else None)
     return Group(table, Text(), Text("\n".join(summary_lines(rows))))
