@@ -37,7 +37,7 @@ _BY_SPDX_START: dict[str, str] = {
     "zpl-": "zpl",
 }
 _SPDX_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")
-_SPDX_OPERATOR = re.compile(r"\b(?:and|or)\b|[,;/&|]", re.IGNORECASE)
+_SEVERAL = re.compile(r"\b(?:and|or)\b|,(?! *v(?:ersion)? ?\d)|[;/&|]", re.IGNORECASE)
 
 # Signs in classifiers and in free text, the more special one first: "LGPL" holds "GPL", "MIT-0" holds "MIT".
 _BY_SIGN: tuple[tuple[re.Pattern[str], str], ...] = tuple(
@@ -69,6 +69,9 @@ _BY_SIGN: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"mit|expat", "mit"),
     )
 )
+COMPARABLE = frozenset({*_BY_SPDX_START.values(), *(category for _, category in _BY_SIGN)})
+"""Every category that a declaration can name."""
+
 _SAYS_NOTHING = frozenset({"", "unknown", "none", "other", "proprietary", "dual license", "dual", "see license"})
 _MAX_FREE_TEXT = 120
 
@@ -103,7 +106,7 @@ def _from_free_text(text: str) -> str | None:
     line = text.strip()
     if line.lower() in _SAYS_NOTHING or "\n" in line or len(line) > _MAX_FREE_TEXT:
         return None
-    return _from_spdx(line) or (None if _SPDX_OPERATOR.search(line.replace("MIT/Expat", "MIT")) else _from_sign(line))
+    return _from_spdx(line) or (None if _SEVERAL.search(line) else _from_sign(line))
 
 
 def _from_sign(text: str) -> str | None:

@@ -43,7 +43,7 @@ def installed_documents(found: Iterable[Distribution] | None = None) -> list[Doc
     """
     by_name: dict[str, Distribution] = {}
     for distribution in distributions() if found is None else found:
-        name = distribution.metadata["Name"]
+        name = _field(distribution, "Name")
         if name:
             by_name.setdefault(re.sub(r"[-_.]+", "-", name).lower(), distribution)
     return [document for name in sorted(by_name) for document in _documents_of(name, by_name[name])]
@@ -65,8 +65,8 @@ def documents_from(paths: Sequence[Path], *, on_skipped: Callable[[str], None]) 
                 documents.append(_document(file))
             except DocumentsError as error:
                 on_skipped(str(error))
-        if len(documents) > MAX_FILES:
-            raise DocumentsError(f"{path}: more than {MAX_FILES} files; name fewer, or a smaller directory")
+            if len(documents) > MAX_FILES:
+                raise DocumentsError(f"{path}: more than {MAX_FILES} files; name fewer, or a smaller directory")
     if not documents:
         named = ", ".join(str(path) for path in paths)
         raise DocumentsError(

@@ -35,14 +35,14 @@ async def classify_document(ctx: TaskContext, document: ClassifyDocument) -> Cla
     while scan.advance():
         portions += 1
         if portions % _PORTIONS_PER_REPORT == 0:
-            await ctx.progress(scan.share_done, f"{scan.share_done:.0%} of {scan.examined_characters} characters")
+            ctx.progress(scan.share_done, f"{scan.share_done:.0%} of {scan.examined_characters} characters")
         await asyncio.sleep(0)
     return classification(scan.scores(), taxonomy=taxonomy, expected=document.expected, characters=len(text))
 
 
 def _taxonomy(document: ClassifyDocument) -> Taxonomy:
     try:
-        taxonomy = find_taxonomy(document.taxonomy, _taxonomy_dir())
+        taxonomy = find_taxonomy(document.taxonomy, own_taxonomies())
     except TaxonomyError as error:
         raise DeadLetter("invalid_payload", str(error)) from None
     if document.expected is not None and document.expected not in taxonomy.categories:
@@ -67,5 +67,6 @@ async def _text(ctx: TaskContext, document: ClassifyDocument) -> str:
 
 
 @lru_cache(maxsize=1)
-def _taxonomy_dir() -> Path | None:
+def own_taxonomies() -> Path | None:
+    """Return the directory of the user's own taxonomies, read from the settings once per process."""
     return load_settings().taxonomy_dir

@@ -101,7 +101,8 @@ def test_a_tie_goes_to_the_category_further_up() -> None:
 
     scores = score_text(upwards, below_title("alpha"))
 
-    assert (scores.category, scores.confidence) == ("b", pytest.approx(0.5 * (1 - 0.5**1.5), abs=0.001))
+    assert scores.category == "b"
+    assert scores.confidence == pytest.approx(0.5 * (1 - 0.5**1.5), abs=0.001)
 
 
 def test_below_the_threshold_nothing_is_claimed() -> None:
