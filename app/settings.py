@@ -116,6 +116,9 @@ class Settings(BaseSettings):
     task_modules: Annotated[list[str], NoDecode] = Field(
         default_factory=list, description="comma-separated modules with task types, beside the built-in ones"
     )
+    taxonomy_dir: Path | None = Field(
+        None, description="own taxonomies of `classify_document`: <name>.toml; `default.toml` replaces the shipped one"
+    )
     bootstrap_key: SecretStr | None = Field(None, description="the platform admin key of a first start")
     metrics_token: SecretStr | None = Field(None, description="guards /metrics when set")
     metrics_host: str = Field("127.0.0.1", description="address of /metrics and /healthz of roles without an API")
