@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -85,8 +86,7 @@ async def hand_back(
     return {row.task_id for row in back}
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(msgspec.Struct, frozen=True, gc=False):
     """A task that this worker owns until `lease_until`, by `fence`. JSON fields hold exact JSON text.
 
     `attempt` counts this run; `crashes` counts workers that were lost while it ran.
