@@ -50,7 +50,7 @@ async def sample(
 
 
 _SUMMARY = text("""
-SELECT error_type, type, count(*) AS count, min(failed_at) AS oldest_failed_at, max(failed_at) AS newest_failed_at,
+SELECT error_type, type, count(*) AS n, min(failed_at) AS oldest_failed_at, max(failed_at) AS newest_failed_at,
        count(*) FILTER (WHERE failed_at > clock_timestamp() - interval '1 hour') AS last_hour,
        count(*) FILTER (WHERE failed_at > clock_timestamp() - interval '7 days') AS last_7_days
 FROM dead_letters WHERE CAST(:tenant_id AS text) IS NULL OR tenant_id = :tenant_id

@@ -90,7 +90,7 @@ async def claimed(
 async def dead(runtime: Runtime, task_ids: Sequence[str], *, error_type: str = "timeout") -> dict[str, str]:
     """Run these tasks into the dead letters; returns their dead-letter ids."""
     mine = await claimed(runtime, task_ids)
-    letters = {one.task_id: mint("deadletter") for one in mine}
+    letters = {one.task_id: mint("dead") for one in mine}
     await settle(
         runtime.database,
         [
