@@ -55,15 +55,16 @@ async def test_a_validity_that_ran_out_begins_again(runtime: Runtime) -> None:
     await dead(runtime, [task_id])
     await rows(
         runtime,
-        "UPDATE tasks SET submitted_at = submitted_at - interval '2 hours', valid_until = submitted_at - interval '1 hour'",
+        "UPDATE tasks SET submitted_at = submitted_at - interval '2 hours', "
+        "valid_until = submitted_at - interval '1 hour'",
     )
 
     await dead_letters.reprocess(runtime, ACME, task_id, "still wanted")
 
     (left,) = await rows(
         runtime,
-        "SELECT d.valid_until = t.valid_until AS same, extract(epoch FROM t.valid_until - clock_timestamp()) AS seconds "
-        "FROM tasks t JOIN delayed d USING (task_id)",
+        "SELECT d.valid_until = t.valid_until AS same, "
+        "extract(epoch FROM t.valid_until - clock_timestamp()) AS seconds FROM tasks t JOIN delayed d USING (task_id)",
     )
     assert left["same"]
     assert 3500 < left["seconds"] <= 3600
@@ -109,7 +110,9 @@ async def test_filters_summary_and_sample(runtime: Runtime) -> None:
     await dead(runtime, task_ids[:3], error_type="timeout")
     await dead(runtime, task_ids[3:], error_type="invalid_payload")
     await rows(
-        runtime, "UPDATE dead_letters SET failed_at = failed_at - interval '2 hours' WHERE task_id = :id", id=task_ids[0]
+        runtime,
+        "UPDATE dead_letters SET failed_at = failed_at - interval '2 hours' WHERE task_id = :id",
+        id=task_ids[0],
     )
 
     summary = await dead_letters.summary(runtime, ACME)
