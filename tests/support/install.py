@@ -15,7 +15,7 @@ _RABBITMQ_FOLDERS = (Path("/usr/lib/rabbitmq/bin"), Path("/usr/local/sbin"), Pat
 _POLICY = Path("/usr/sbin/policy-rc.d")
 
 
-class MissingProgram(Exception):  # noqa: N818 - reads as what it is where it ends a test run
+class MissingProgram(Exception):
     """A program is missing and cannot be installed here; the text has the command that does it."""
 
 
