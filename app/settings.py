@@ -30,6 +30,7 @@ class DatabaseSettings(_Group):
 
 class BrokerSettings(_Group):
     publish_deadline_seconds: Seconds = 2.0
+    connect_timeout_seconds: Seconds = 5.0
     heartbeat_seconds: int = Field(15, ge=2, le=600)
     reconnect_seconds: Seconds = Field(
         0.5, description="first pause between connection attempts; doubles up to 16 times it"
@@ -114,6 +115,9 @@ class Settings(BaseSettings):
     )
     task_modules: Annotated[list[str], NoDecode] = Field(
         default_factory=list, description="comma-separated modules with task types, beside the built-in ones"
+    )
+    taxonomy_dir: Path | None = Field(
+        None, description="own taxonomies of `classify_document`: <name>.toml; `default.toml` replaces the shipped one"
     )
     bootstrap_key: SecretStr | None = Field(None, description="the platform admin key of a first start")
     metrics_token: SecretStr | None = Field(None, description="guards /metrics when set")

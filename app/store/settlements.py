@@ -12,7 +12,7 @@ from sqlalchemy.sql.elements import TextClause
 from app.domain.lifecycle import Move
 from app.domain.outcome import Settlement
 from app.store.database import Database
-from app.store.places import PLACE, place_of
+from app.store.places import PLACE, column, place_of
 from app.store.tasks import move_sql
 
 _GIVEN = """given AS MATERIALIZED (
@@ -99,12 +99,12 @@ async def settle(
         "fences": [s.fence for s in ordered],
         "outcomes": [s.outcome for s in ordered],
         "spents": [s.spent for s in ordered],
-        "results": [s.result for s in ordered],
-        "error_types": [s.error_type for s in ordered],
-        "error_messages": [s.error_message for s in ordered],
-        "retryables": [s.error_retryable for s in ordered],
-        "afters": [s.after_seconds for s in ordered],
-        "dead_letter_ids": [s.dead_letter_id for s in ordered],
+        "results": column([s.result for s in ordered]),
+        "error_types": column([s.error_type for s in ordered]),
+        "error_messages": column([s.error_message for s in ordered]),
+        "retryables": column([s.error_retryable for s in ordered]),
+        "afters": column([s.after_seconds for s in ordered]),
+        "dead_letter_ids": column([s.dead_letter_id for s in ordered]),
         "crasheds": [int(s.crashed) for s in ordered],
         "cleareds": [s.cleared for s in ordered],
     }

@@ -13,6 +13,7 @@ from sqlalchemy import text
 
 from app.store.database import Database
 from app.store.lanes import ENSURE_LANES, lane_arrays
+from app.store.places import column
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +181,7 @@ Outcome = Stored | Replayed | KeyReused
 
 
 def _parameters(tasks: Sequence[NewTask]) -> dict[str, Any]:
-    values: dict[str, Any] = {name: [getattr(task, name) for task in tasks] for name, _ in _COLUMNS}
+    values: dict[str, Any] = {name: column([getattr(task, name) for task in tasks]) for name, _ in _COLUMNS}
     values.update(
         lane_arrays((task.priority_class, task.tenant_id, task.type, task.task_group or "") for task in tasks)
     )
