@@ -50,7 +50,9 @@ def next_firing(cron: str, timezone: str, after: datetime) -> datetime:
             if found > after:
                 return found
     except (CronSimError, OverflowError) as error:
-        raise ScheduleError("cron", f"is not a cron expression ({error}): five fields such as 30 6 * * MON-FRI") from None
+        raise ScheduleError(
+            "cron", f"is not a cron expression ({error}): five fields such as 30 6 * * MON-FRI"
+        ) from None
     raise ScheduleError("cron", "never fires")
 
 

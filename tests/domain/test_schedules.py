@@ -1,6 +1,7 @@
 """Firings over daylight saving time, and after an outage."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -38,7 +39,7 @@ def test_every_quarter_goes_on_in_the_extra_hour() -> None:
     found = firings("*/15 * * * *", "2026-11-01T00:59-04:00", "2026-11-01T02:00-05:00")
 
     assert len(found) == 8
-    assert {later - earlier for earlier, later in zip(found, found[1:], strict=False)} == {timedelta(minutes=15)}
+    assert {later - earlier for earlier, later in pairwise(found)} == {timedelta(minutes=15)}
 
 
 @given(
@@ -74,7 +75,10 @@ def test_what_cannot_be_used_is_named(cron: str, timezone: str, field: str) -> N
 def test_missed_firings_make_one_task_or_none() -> None:
     expected, now = at("2026-11-30T10:00Z"), at("2026-11-30T10:32Z")
 
-    assert to_fire("*/10 * * * *", "UTC", Misfire.ONCE, expected=expected, now=now) == (expected, at("2026-11-30T10:40Z"))
+    assert to_fire("*/10 * * * *", "UTC", Misfire.ONCE, expected=expected, now=now) == (
+        expected,
+        at("2026-11-30T10:40Z"),
+    )
     assert to_fire("*/10 * * * *", "UTC", Misfire.SKIP, expected=expected, now=now) == (None, at("2026-11-30T10:40Z"))
 
 
