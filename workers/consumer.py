@@ -195,10 +195,13 @@ class TaskConsumer:
             self.consumer.ack([delivery])
             run.delivery = None
         run.timer = loop.call_later(claimed.timeout_seconds, run.stop, Interrupt.TIMEOUT)
-        run.task = loop.create_task(self._attempt(run))
+        run.task = loop.create_task(self.runner.run(run))
+        run.task.add_done_callback(lambda task: self._ran(run, task))
 
-    async def _attempt(self, run: Run) -> None:
-        settlement = await self.runner.run(run)
+    def _ran(self, run: Run, task: asyncio.Task[Settlement | None]) -> None:
+        """The handler has ended: free its slot and queue its settlement."""
+        # A task that is cancelled before its first step never runs a line: then the interruption decides.
+        settlement = self.runner.interrupted(run) if task.cancelled() else task.result()
         if run.timer is not None:
             run.timer.cancel()
         del self.runs[run.claimed.task_id, run.claimed.fence]
@@ -348,6 +351,8 @@ class TaskConsumer:
             await asyncio.wait(tasks or [asyncio.ensure_future(asyncio.sleep(0.005))], timeout=max(0.0, give_up_at - loop.time()))
         for run in list(self.runs.values()):
             run.stop(Interrupt.SHUTDOWN)
+        if tasks := [run.task for run in self.runs.values() if run.task is not None]:
+            await asyncio.wait(tasks, timeout=min(self._settings.cancel_grace_seconds, 3.0))
         for run in list(self.runs.values()):
             self.end(run, self.runner.interrupted(run))
         while self._inbox or self._ended or self._claiming or self._settling:

@@ -66,7 +66,6 @@ class Pool:
             self.children,
             read_input=self._read_input,
             draw=runtime.draw,
-            thread_slots=max(slots, settings.thread_slots),
             max_result_bytes=settings.max_result_bytes,
         )
         self.consumer = TaskConsumer(

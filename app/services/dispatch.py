@@ -102,11 +102,12 @@ class Dispatcher:
         self._passed_over: Mapping[str, int] = {}
         self._clocks: dict[str, float] = {}
         self._floors: dict[int, datetime] = {}
-        self._empty_since: dict[int, float] = {}
+        self._empty: set[int] = set()
         self._count_pace = Pace(1.0)
         self._world_pace = Pace(0.2)
         self._full_scan_pace = Pace(0.0)
         self._due_pace = Pace(0.005)
+        self._lane_pace = Pace(1.0)
         self._publishing: set[asyncio.Task[None]] = set()
         self._broker_rest_until = 0.0
 
@@ -133,6 +134,7 @@ class Dispatcher:
         started = time.monotonic()
         await self._look()
         moved = await self._come_due()
+        await self._drop_empty_lanes()
         if not self._can_publish():
             return moved
         plan, heads = await self._plan()
@@ -240,7 +242,7 @@ class Dispatcher:
             if kind in skip:
                 skip[kind].append(name)
         async with self.runtime.database.hot.connect() as connection:
-            heads, empty = await lanes.heads(
+            heads = await lanes.heads(
                 connection,
                 budgets=budgets,
                 skip_types=skip["type"],
@@ -251,23 +253,21 @@ class Dispatcher:
             )
         if full:
             self._full_scan_pace.ran(started)
-            await self._note_empty(empty)
-        for head in heads:
-            self._empty_since.pop(head.lane_id, None)
         return heads
 
-    async def _note_empty(self, empty: Sequence[int]) -> None:
-        """Delete lanes that have been empty for a while: a tenant that submits one by one should not churn its lane."""
-        now = time.monotonic()
-        for lane_id in empty:
-            self._empty_since.setdefault(lane_id, now)
-        old = [lane_id for lane_id in empty if now - self._empty_since[lane_id] > 2.0]
-        if old:
-            async with self.runtime.database.transaction() as connection:
-                dropped = await lanes.drop_empty(connection, old)
-            for lane_id in dropped:
-                self._empty_since.pop(lane_id, None)
-                self._floors.pop(lane_id, None)
+    async def _drop_empty_lanes(self) -> None:
+        """Delete lanes that were empty at two looks: a tenant that submits one by one should not churn its lane."""
+        if not self._lane_pace.due():
+            return
+        started = time.monotonic()
+        async with self.runtime.database.transaction() as connection:
+            empty = await lanes.empty(connection)
+            old = empty & self._empty
+            dropped = await lanes.drop_empty(connection, sorted(old)) if old else []
+        for lane_id in dropped:
+            self._floors.pop(lane_id, None)
+        self._empty = empty - set(dropped)
+        self._lane_pace.ran(started)
 
     # --- do ------------------------------------------------------------------------------------------------------------
 
