@@ -5,7 +5,7 @@
 
 import os
 import sys
-import urllib.request
+from http.client import HTTPConnection, HTTPException
 
 DEADLINE_SECONDS = 4
 
@@ -16,9 +16,10 @@ def main() -> int:
     if port == "0":
         port = os.environ.get("DESPACHO_API__PORT") or "8000"
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{int(port)}/healthz", timeout=DEADLINE_SECONDS) as answer:
-            return 0 if answer.status == 200 else 1
-    except (OSError, ValueError) as error:
+        connection = HTTPConnection("127.0.0.1", int(port), timeout=DEADLINE_SECONDS)
+        connection.request("GET", "/healthz")
+        return 0 if connection.getresponse().status == 200 else 1
+    except (OSError, ValueError, HTTPException) as error:
         sys.stderr.write(f"not healthy: {type(error).__name__}\n")
         return 1
 
