@@ -8,12 +8,12 @@ RUN python -m venv /opt/venv
 WORKDIR /src
 # The dependencies first: their layer is kept until the lock changes.
 COPY requirements.lock ./
-RUN pip install --requirement requirements.lock
+RUN pip install --require-hashes --only-binary :all: --requirement requirements.lock
 COPY pyproject.toml README.md despacho.py ./
 COPY app app
 COPY workers workers
 COPY migrations migrations
-RUN pip install --no-deps .
+RUN pip install --no-deps --no-build-isolation .
 
 
 # Nothing of the build but the finished environment: no compiler, no sources, no package cache.

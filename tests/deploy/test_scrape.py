@@ -13,7 +13,7 @@ from tests.support.prometheus import RunningPrometheus
 
 
 @pytest.fixture(scope="module")
-def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPrometheus]:
+def scraped() -> Iterator[RunningPrometheus]:
     """A Prometheus with the shipped rules that scrapes a process in which everything goes on happening."""
     metrics = Metrics()
     everything_happens(metrics)
@@ -29,7 +29,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPrometh
     targets = {"despacho-worker": [f"127.0.0.1:{exporter.port}"], "despacho-api": ["127.0.0.1:1"]}
     rules = DEPLOY / "prometheus" / "alerts.yml"
     try:
-        with RunningPrometheus(tmp_path_factory.mktemp("prometheus"), targets, rules) as prometheus:
+        with RunningPrometheus(targets, rules) as prometheus:
             yield prometheus
     finally:
         over.set()

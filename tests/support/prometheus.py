@@ -12,17 +12,16 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from socket import socket
 from typing import Self
 
 import httpx
 
+from tests.support.install import MissingProgram
+from tests.support.ports import free_port
+from tests.support.reaper import reaper
+
 ROOT = Path(__file__).resolve().parents[2]
 UNPACKED = ROOT / "build" / "prometheus"
-
-
-class PrometheusMissing(Exception):  # noqa: N818 - reads as what it is where it ends a test run
-    """Prometheus is neither here nor to be had; the text says how to get it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class Programs:
 
 
 def ensure_prometheus() -> Programs:
-    """Return the programs, from the PATH or from Debian's package. Raises PrometheusMissing."""
+    """Return the programs, from the PATH or from Debian's package. Raises MissingProgram."""
     return _found() or _fetched()
 
 
@@ -48,7 +47,7 @@ def _found() -> Programs | None:
 
 def _fetched() -> Programs:
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        raise PrometheusMissing("prometheus and promtool are not in the PATH and this is no Debian: install Prometheus")
+        raise MissingProgram("prometheus and promtool are not in the PATH and this is no Debian: install Prometheus")
     UNPACKED.mkdir(parents=True, exist_ok=True)
     first = _run(["apt-get", "-q", "download", "prometheus"])
     if first.returncode != 0 and os.geteuid() == 0:
@@ -56,7 +55,7 @@ def _fetched() -> Programs:
         first = _run(["apt-get", "-q", "download", "prometheus"])
     packages = sorted(UNPACKED.glob("prometheus_*.deb"))
     if first.returncode != 0 or not packages:
-        raise PrometheusMissing(
+        raise MissingProgram(
             "prometheus and promtool are missing and `apt-get download prometheus` failed; "
             f"run `apt-get update` as root, or install Prometheus by other means:\n{first.stdout[-1000:]}"
         )
@@ -64,7 +63,7 @@ def _fetched() -> Programs:
     packages[-1].unlink()
     programs = _found()
     if programs is None:
-        raise PrometheusMissing(f"the package prometheus does not hold what it should:\n{unpacked.stdout[-1000:]}")
+        raise MissingProgram(f"the package prometheus does not hold what it should:\n{unpacked.stdout[-1000:]}")
     return programs
 
 
@@ -99,9 +98,8 @@ def promtool(*arguments: str, cwd: Path = ROOT) -> str:
 class RunningPrometheus:
     """A Prometheus on a free loopback port that scrapes `targets` ({job: [host:port]}) five times a second."""
 
-    def __init__(self, folder: Path, targets: Mapping[str, list[str]], rules: Path | None = None) -> None:
-        self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, targets: Mapping[str, list[str]], rules: Path | None = None) -> None:
+        self._folder = reaper().directory("prometheus")
         config: dict[str, object] = {
             "global": {"scrape_interval": "200ms", "scrape_timeout": "200ms", "evaluation_interval": "200ms"},
             "scrape_configs": [
@@ -111,12 +109,10 @@ class RunningPrometheus:
         if rules is not None:
             config["rule_files"] = [str(rules)]
         # JSON is YAML.
-        (folder / "prometheus.yml").write_text(json.dumps(config))
+        (self._folder / "prometheus.yml").write_text(json.dumps(config))
 
     def __enter__(self) -> Self:
-        with socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self._log = (self._folder / "log").open("w")
         self._process = subprocess.Popen(
@@ -128,7 +124,9 @@ class RunningPrometheus:
             ],
             stdout=self._log,
             stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
+        reaper().watch(self._process.pid)
         try:
             self._wait_until_ready(30.0)
         except BaseException:
@@ -143,6 +141,7 @@ class RunningPrometheus:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        reaper().forget(self._process.pid)
         self._log.close()
 
     def query(self, expression: str) -> list[dict[str, object]]:

@@ -53,11 +53,12 @@ def faults(expression: str, exported: Exported) -> list[str]:
             found.append(f"{name} is not exported: {expression}")
             continue
         known |= exported.labels[name]
-        for label in _MATCHER.findall(match["labels"] or ""):
-            if label not in exported.labels[name]:
-                found.append(f"{name} has no label {label}: {expression}")
-    for group in _GROUPING.findall(plain):
-        for label in filter(None, (part.strip() for part in group.split(","))):
-            if label not in known:
-                found.append(f"nothing read has the label {label}: {expression}")
-    return found
+        found += [
+            f"{name} has no label {label}: {expression}"
+            for label in _MATCHER.findall(match["labels"] or "")
+            if label not in exported.labels[name]
+        ]
+    grouped = [label.strip() for group in _GROUPING.findall(plain) for label in group.split(",")]
+    return found + [
+        f"nothing read has the label {label}: {expression}" for label in grouped if label and label not in known
+    ]

@@ -16,7 +16,7 @@ def raised(error: BaseException) -> BaseException:
         return caught
 
 
-class Unprintable(Exception):  # noqa: N818 - the name says what matters
+class Unprintable(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
 
