@@ -24,17 +24,6 @@ def ensure_rabbitmq() -> Path:
     return _find_rabbitmq() or _install_rabbitmq()
 
 
-def ensure_promtool() -> Path:
-    """Return the path of Prometheus's `promtool`, installing it when needed. Raises MissingProgram."""
-    found = shutil.which("promtool")
-    if found is None:
-        _apt_install("prometheus", "promtool")
-        found = shutil.which("promtool")
-    if found is None:
-        raise MissingProgram("the package prometheus is installed, but promtool is not in the PATH")
-    return Path(found)
-
-
 def _find_rabbitmq() -> Path | None:
     # Debian's programs in the PATH switch to the user rabbitmq and its directories; those behind them do not.
     folders = [folder for folder in _RABBITMQ_FOLDERS if (folder / "rabbitmq-server").exists()]
@@ -96,7 +85,6 @@ def main() -> int:
     """Make sure of every program; print what is missing and return 1 when one is."""
     try:
         ensure_rabbitmq()
-        ensure_promtool()
     except MissingProgram as error:
         sys.stderr.write(f"{error}\n")
         return 1
