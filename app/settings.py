@@ -31,8 +31,12 @@ class DatabaseSettings(_Group):
 class BrokerSettings(_Group):
     publish_deadline_seconds: Seconds = 2.0
     heartbeat_seconds: int = Field(15, ge=2, le=600)
-    reconnect_seconds: Seconds = Field(0.5, description="first pause between connection attempts; doubles up to 16 times it")
-    delivery_limit: int = Field(10, ge=1, le=1000, description="deliveries of one message before the broker dead-letters it")
+    reconnect_seconds: Seconds = Field(
+        0.5, description="first pause between connection attempts; doubles up to 16 times it"
+    )
+    delivery_limit: int = Field(
+        10, ge=1, le=1000, description="deliveries of one message before the broker dead-letters it"
+    )
     queue_prefix: str = Field("despacho", pattern=r"^[a-z][a-z0-9_.-]{0,40}$")
     dead_letter_max_length: int = Field(10_000, ge=1, description="messages kept in the broker's own dead-letter queue")
 
@@ -54,7 +58,9 @@ class DispatcherSettings(_Group):
     leader_lease_seconds: Seconds = 2.0
     busy_poll_seconds: Seconds = 0.004
     idle_poll_seconds: Seconds = 0.05
-    republish_seconds: Seconds = Field(10.0, description="a released task that nobody claimed is published again after this")
+    republish_seconds: Seconds = Field(
+        10.0, description="a released task that nobody claimed is published again after this"
+    )
     max_release: int = Field(2000, ge=1, le=20_000, description="tasks released in one round at most")
 
 
@@ -67,7 +73,9 @@ class WorkerSettings(_Group):
     drain_grace_seconds: Seconds = 30.0
     ack_after_settle_max_seconds: Seconds = 600.0
     cancel_grace_seconds: Seconds = Field(10.0, description="how long a cancelled or timed-out handler may take to end")
-    hand_back_seconds: Seconds = Field(0.2, description="how long a delivery waits for a free slot before its row goes back")
+    hand_back_seconds: Seconds = Field(
+        0.2, description="how long a delivery waits for a free slot before its row goes back"
+    )
     max_result_bytes: int = Field(1024 * 1024, ge=1024)
     thread_slots: int = Field(64, ge=1, description="threads for plain handlers")
 
@@ -101,12 +109,16 @@ class Settings(BaseSettings):
     database_url: SecretStr | None = Field(None, description="postgresql://user:password@host:5432/name")
     amqp_url: SecretStr | None = Field(None, description="amqp://user:password@host:5672/vhost")
     data_dir: Path = Path(".despacho")
-    policy_file: Path | None = Field(None, description="seeds an empty database; default: the policy.toml that is shipped")
+    policy_file: Path | None = Field(
+        None, description="seeds an empty database; default: the policy.toml that is shipped"
+    )
     task_modules: Annotated[list[str], NoDecode] = Field(
         default_factory=list, description="comma-separated modules with task types, beside the built-in ones"
     )
     bootstrap_key: SecretStr | None = Field(None, description="the platform admin key of a first start")
     metrics_token: SecretStr | None = Field(None, description="guards /metrics when set")
+    metrics_host: str = Field("127.0.0.1", description="address of /metrics and /healthz of roles without an API")
+    metrics_port: int = Field(0, ge=0, le=65535, description="port of the same; 0 means off")
     log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
     trace_url: str | None = Field(None, description="link template with {trace_id}")
     logs_url: str | None = Field(None, description="link template with {task_id}")

@@ -144,7 +144,11 @@ def _place() -> list[sa.Column[object]]:
     return columns
 
 
-_BUSY = {"autovacuum_vacuum_scale_factor": "0.02", "autovacuum_vacuum_threshold": "5000", "autovacuum_vacuum_cost_delay": "0"}
+_BUSY = {
+    "autovacuum_vacuum_scale_factor": "0.02",
+    "autovacuum_vacuum_threshold": "5000",
+    "autovacuum_vacuum_cost_delay": "0",
+}
 
 lanes = sa.Table(
     "lanes",
@@ -157,6 +161,7 @@ lanes = sa.Table(
     sa.Column("virtual_time", sa.Double, nullable=False),
     sa.UniqueConstraint("priority_class", "tenant_id", "task_type", "task_group"),
     sa.Index("ix_lanes_turn", "priority_class", "virtual_time", "tenant_id"),
+    sa.Index("ix_lanes_tenant_id", "tenant_id"),
     postgresql_with={"fillfactor": "50", **_BUSY},
 )
 
@@ -177,6 +182,7 @@ delayed = sa.Table(
     sa.Column("due_at", When, nullable=False),
     sa.Column("why", sa.Text, nullable=False),
     sa.Index("ix_delayed_due_at", "due_at", "task_id"),
+    sa.Index("ix_delayed_tenant_id", "tenant_id"),
     sa.Index("ix_delayed_valid_until", "valid_until", postgresql_where=sa.text("valid_until IS NOT NULL")),
     postgresql_with=_BUSY,
 )

@@ -1,0 +1,61 @@
+"""What a task type is: its name, its limits and the registered facts that decisions may use. No handler code here."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class CostClass(StrEnum):
+    """How much capacity a task of a type takes, roughly; a tenant's virtual time advances by its weight."""
+
+    SHORT = "short"
+    MEDIUM = "medium"
+    LONG = "long"
+
+
+COST_WEIGHTS: dict[CostClass, float] = {CostClass.SHORT: 1.0, CostClass.MEDIUM: 4.0, CostClass.LONG: 16.0}
+
+
+class Executor(StrEnum):
+    """Where a handler runs: on the worker's loop, in a thread, or in a child process."""
+
+    ASYNC = "async"
+    THREAD = "thread"
+    PROCESS = "process"
+
+
+TYPE_NAME = re.compile(r"^[a-z][a-z0-9_.-]{0,63}$")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTypeSpec:
+    """The declared properties of a task type. Durations are in seconds; `process` holds its registered facts."""
+
+    name: str
+    description: str = ""
+    max_attempts: int = 5
+    timeout_seconds: float = 300.0
+    cost_class: CostClass = CostClass.MEDIUM
+    preemptible: bool = False
+    executor: Executor = Executor.ASYNC
+    depends_on: tuple[str, ...] = ()
+    backoff_base_seconds: float = 2.0
+    backoff_cap_seconds: float = 600.0
+    process: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check the declaration. Raises ValueError that names the field and what it should be."""
+        if not TYPE_NAME.match(self.name):
+            raise ValueError(
+                f"task type name {self.name!r}: it should be 1 to 64 of a-z, 0-9, _, . and -, starting with a letter"
+            )
+        if not 1 <= self.max_attempts <= 100:
+            raise ValueError(f"{self.name}: max_attempts should be from 1 to 100")
+        if not 0 < self.timeout_seconds <= 7 * 86400:
+            raise ValueError(f"{self.name}: timeout_seconds should be above 0 and at most 604800 (7 days)")
+        if not 0 < self.backoff_base_seconds <= self.backoff_cap_seconds <= 86400:
+            raise ValueError(
+                f"{self.name}: backoff_base_seconds should be above 0 and at most backoff_cap_seconds (at most 86400)"
+            )

@@ -1,0 +1,247 @@
+"""Submitting tasks: everything that is decided before the 202, in order, and one commit for many.
+
+    validate against the type → decide the class (policy) → quota → INSERT, coalesced → commit → poke the dispatcher
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pydantic import ValidationError
+from sqlalchemy import text
+
+from app.coalescer import Coalescer
+from app.domain.priority import Facts, decide_class
+from app.domain.task_types import COST_WEIGHTS
+from app.ids import mint
+from app.runtime import Runtime
+from app.services.errors import FieldError, Invalid, QuotaExceeded
+from app.store.database import LockTimeout, is_data_error
+from app.store.submissions import NewTask, Outcome, insert_tasks
+from app.task_modules import TaskType
+
+
+@dataclass(frozen=True, slots=True)
+class TenantFacts:
+    """What submission needs to know of a tenant."""
+
+    tenant_id: str
+    service_class: str
+    weight: float
+    max_open_tasks: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A request to do a task, well formed but not yet held against its type. JSON fields hold exact JSON text."""
+
+    type: str
+    input: str | None = None
+    input_ref: str | None = None
+    group: str | None = None
+    source_ref: str | None = None
+    source_version: str | None = None
+    claims: Mapping[str, object] | None = None
+    requested_class: str | None = None
+    not_before: datetime | None = None
+    due_at: datetime | None = None
+    valid_until: datetime | None = None
+    max_attempts: int | None = None
+    timeout_seconds: float | None = None
+    metadata: str | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
+    idempotency_key: str | None = None
+    endpoint: str | None = None
+    fingerprint: bytes | None = None
+
+
+def prepare(runtime: Runtime, tenant: TenantFacts, subject: str, may_claim: bool, asked: Submission) -> NewTask:
+    """Hold a submission against its type and decide its class; mints the task's id.
+
+    Raises Invalid, with pointers and without any submitted value.
+    """
+    task_type = runtime.registry.get(asked.type)
+    if task_type is None:
+        raise Invalid(
+            [FieldError("#/type", "no such task type here: GET /v1/task-types lists those there are")],
+            code="unknown_task_type",
+            detail="There is no such task type.",
+        )
+    spec = task_type.spec
+    now = datetime.now(UTC)
+    _check(task_type, asked, now)
+    policy = runtime.policy.current
+    decision = decide_class(
+        policy,
+        Facts(
+            process=spec.process,
+            tenant={"service_class": tenant.service_class, "weight": tenant.weight},
+            task={
+                "type": spec.name,
+                "cost_class": spec.cost_class.value,
+                "submitted_at": now,
+                "due_at": asked.due_at,
+                "valid_until": asked.valid_until,
+                "group": asked.group,
+            },
+            claims=asked.claims or {},
+            may_claim=may_claim,
+            now=now,
+        ),
+    )
+    chosen = policy.by_name(decision.priority_class)
+    facts: dict[str, object] = {"used": decision.facts_used}
+    if decision.skipped:
+        facts["skipped"] = {skipped.reason_code: skipped.why for skipped in decision.skipped}
+    if asked.claims:
+        facts["claims_made"] = sorted(asked.claims)
+    return NewTask(
+        task_id=mint("task"),
+        tenant_id=tenant.tenant_id,
+        type=spec.name,
+        task_group=asked.group,
+        priority_class=decision.priority_class,
+        reason_code=decision.reason_code,
+        policy_version=decision.policy_version,
+        facts=json.dumps(facts, default=str, separators=(",", ":")),
+        requested_class=asked.requested_class,
+        source_ref=asked.source_ref,
+        source_version=asked.source_version,
+        input=asked.input,
+        input_ref=asked.input_ref,
+        cost_class=spec.cost_class.value,
+        cost=COST_WEIGHTS[spec.cost_class],
+        preemptible=spec.preemptible,
+        max_attempts=min(asked.max_attempts or spec.max_attempts, chosen.max_attempts or 100),
+        timeout_seconds=asked.timeout_seconds or spec.timeout_seconds,
+        not_before=asked.not_before,
+        due_at=asked.due_at,
+        valid_until=asked.valid_until,
+        valid_for_seconds=chosen.valid_for_seconds if asked.valid_until is None else None,
+        start_within_seconds=chosen.start_within_seconds,
+        metadata=asked.metadata,
+        submitted_by=subject,
+        traceparent=asked.traceparent,
+        tracestate=asked.tracestate,
+        idempotency_key=asked.idempotency_key,
+        endpoint=asked.endpoint,
+        fingerprint=asked.fingerprint,
+    )
+
+
+def _check(task_type: TaskType, asked: Submission, now: datetime) -> None:
+    spec = task_type.spec
+    errors: list[FieldError] = []
+    if asked.input is not None and asked.input_ref is not None:
+        errors.append(FieldError("#/input_ref", "give input or input_ref, not both"))
+    elif asked.input_ref is None:
+        errors.extend(_input_errors(task_type, asked.input))
+    if asked.max_attempts is not None and asked.max_attempts > spec.max_attempts:
+        errors.append(FieldError("#/max_attempts", f"may only lower the type's limit of {spec.max_attempts}"))
+    if asked.timeout_seconds is not None and asked.timeout_seconds > spec.timeout_seconds:
+        errors.append(FieldError("#/timeout_seconds", f"may only lower the type's limit of {spec.timeout_seconds:g}"))
+    if asked.valid_until is not None:
+        if asked.valid_until <= now:
+            errors.append(FieldError("#/valid_until", "has passed already: it should lie ahead"))
+        if asked.not_before is not None and asked.not_before >= asked.valid_until:
+            errors.append(FieldError("#/not_before", "should lie before valid_until"))
+    if errors:
+        raise Invalid(errors)
+
+
+def _input_errors(task_type: TaskType, input_text: str | None) -> list[FieldError]:
+    try:
+        task_type.validate_input(input_text)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        names = task_type.field_names
+        return [
+            FieldError("/".join(("#", "input", *_schema_part(item["loc"], names))), str(item["msg"])[:300])
+            if item["type"] not in _ECHOING
+            else FieldError("/".join(("#", "input", *_schema_part(item["loc"], names))), _ECHOING[item["type"]])
+            for item in found[:50]
+        ]
+    return []
+
+
+# Messages of these kinds may repeat what was sent: they are replaced.
+_ECHOING = {
+    "extra_forbidden": "a field that the type does not know",
+    "value_error": "the type refuses this value",
+    "assertion_error": "the type refuses this value",
+    "json_invalid": "not valid JSON",
+    "union_tag_invalid": "not one of the kinds that the type knows",
+}
+
+
+def _schema_part(location: Sequence[int | str], names: frozenset[str]) -> list[str]:
+    """Keep of a location what the schema names (and positions), up to the first thing that only the sender named."""
+    kept: list[str] = []
+    for part in location:
+        if isinstance(part, int):
+            kept.append(str(part))
+        elif part in names:
+            kept.append(part)
+        else:
+            break
+    return kept
+
+
+_COUNT_OPEN = text("""
+SELECT (SELECT count(*) FROM (SELECT 1 FROM lanes l JOIN ready r ON r.lane_id = l.lane_id WHERE l.tenant_id = :tenant_id
+                              LIMIT :most) a)
+     + (SELECT count(*) FROM (SELECT 1 FROM delayed WHERE tenant_id = :tenant_id LIMIT :most) b)
+     + (SELECT count(*) FROM (SELECT 1 FROM flights WHERE tenant_id = :tenant_id LIMIT :most) c) AS open
+""")
+
+
+class Submitter:
+    """The one way into the database for new tasks of this process; coalesces whatever arrives at the same time."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        maximum = 500
+        # Keyed and unkeyed apart: a key that is held elsewhere must not make the others wait.
+        self._plain: Coalescer[NewTask, Outcome] = Coalescer(self._flush, max_items=maximum, splits_on=is_data_error)
+        self._keyed: Coalescer[NewTask, Outcome] = Coalescer(
+            self._flush, max_items=maximum, splits_on=lambda error: is_data_error(error) or isinstance(error, LockTimeout)
+        )
+
+    async def submit(self, task: NewTask) -> Outcome:
+        """Commit one task. Raises DatabaseUnavailable, LockTimeout (its idempotency key is in flight) or a data error."""
+        return await (self._plain if task.idempotency_key is None else self._keyed).submit(task)
+
+    async def submit_many(self, tasks: Sequence[NewTask]) -> list[Outcome]:
+        """Commit many tasks of one request, in order; the same errors."""
+        answers: dict[str, Outcome] = {}
+        for keyed in (False, True):
+            part = [task for task in tasks if (task.idempotency_key is not None) == keyed]
+            if part:
+                for task, outcome in zip(part, await self._flush(part), strict=True):
+                    answers[task.task_id] = outcome
+        return [answers[task.task_id] for task in tasks]
+
+    async def _flush(self, tasks: Sequence[NewTask]) -> list[Outcome]:
+        outcomes = await insert_tasks(self._runtime.database, tasks)
+        self._runtime.dispatcher_poke.poke()
+        return outcomes
+
+    async def room(self, tenant: TenantFacts, wanted: int) -> int:
+        """Tell how many of `wanted` new tasks fit under the tenant's open-task quota.
+
+        Raises QuotaExceeded when none does.
+        """
+        if tenant.max_open_tasks is None:
+            return wanted
+        most = tenant.max_open_tasks + 1
+        rows = await self._runtime.database.execute_hot(_COUNT_OPEN, {"tenant_id": tenant.tenant_id, "most": most})
+        free = tenant.max_open_tasks - int(rows[0].open)
+        if free <= 0:
+            raise QuotaExceeded(
+                "open_tasks_quota",
+                f"The tenant has {tenant.max_open_tasks} open tasks, which is its limit.",
+                retry_after_seconds=5.0,
+            )
+        return min(wanted, free)

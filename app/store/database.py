@@ -1,0 +1,212 @@
+"""Connections, transactions and what to do when the database goes away. Owns the engines; knows no table.
+
+Two pools: `hot` carries the batched single-statement writes of submit, release, claim and settle in autocommit (one
+round trip, atomic by itself), `general` carries everything else. Nobody holds a connection while something outside
+the database is waited for.
+"""
+
+import asyncio
+import random
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from sqlalchemy import text
+from sqlalchemy.engine import Row
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.sql.elements import TextClause
+
+from app.settings import DatabaseSettings
+
+T = TypeVar("T")
+
+# Transient by SQLSTATE: serialisation failure, deadlock, statement cache after DDL, shutdown and start-up of the
+# server, too many connections, read-only server after a failover, lost connections.
+_TRANSIENT_STATES = frozenset(
+    {
+        "40001",
+        "40P01",
+        "0A000",
+        "57P01",
+        "57P02",
+        "57P03",
+        "53300",
+        "25006",
+        "08000",
+        "08003",
+        "08006",
+        "08001",
+        "08004",
+    }
+)
+_DATA_CLASS = "22"
+
+
+class DatabaseUnavailable(Exception):
+    """The database did not answer in time; the caller may try again later."""
+
+
+class LockTimeout(Exception):
+    """A row or key was held by another transaction for longer than the lock timeout."""
+
+
+def sqlstate(error: BaseException) -> str | None:
+    """Read the SQLSTATE of a driver error, if it has one."""
+    original = getattr(error, "orig", error)
+    state = getattr(original, "sqlstate", None) or getattr(original, "pgcode", None)
+    return str(state) if state else None
+
+
+def is_transient(error: BaseException) -> bool:
+    """Say whether the same work may succeed when it is tried again on another connection."""
+    if isinstance(error, (DatabaseUnavailable, PoolTimeout, ConnectionError, OSError, asyncio.TimeoutError)):
+        return True
+    if isinstance(error, DBAPIError):
+        state = sqlstate(error)
+        if state in _TRANSIENT_STATES:
+            return state != "0A000" or "cached" in str(error.orig)
+        if state is None:
+            return error.connection_invalidated or isinstance(error, (InterfaceError, OperationalError))
+        return state.startswith("08")
+    return False
+
+
+def is_data_error(error: BaseException) -> bool:
+    """Say whether one of the values, not the moment, is at fault (SQLSTATE class 22)."""
+    state = sqlstate(error) if isinstance(error, DBAPIError) else None
+    if state is not None:
+        return state.startswith(_DATA_CLASS) or state == "54000"
+    # Values that the driver refuses to encode never reach the server.
+    return (
+        isinstance(error, DBAPIError)
+        and type(error.orig).__name__ in {"DataError", "Error"}
+        and state is None
+        and (not error.connection_invalidated)
+    )
+
+
+def async_url(url: str) -> str:
+    """Turn a PostgreSQL URL, as libpq knows it, into the one for the asyncpg driver.
+
+    Raises ValueError for another scheme.
+    """
+    match = re.match(r"^(postgres|postgresql)(\+asyncpg)?://(.*)$", url, re.DOTALL)
+    if match is None:
+        raise ValueError("the database URL must start with postgresql://")
+    return f"postgresql+asyncpg://{match.group(3)}"
+
+
+class Database:
+    """The store's handle on one PostgreSQL database."""
+
+    def __init__(self, url: str, settings: DatabaseSettings, *, application_name: str = "despacho") -> None:
+        server_settings = {
+            "application_name": application_name,
+            "timezone": "UTC",
+            "statement_timeout": str(int(settings.statement_timeout_seconds * 1000)),
+            "idle_in_transaction_session_timeout": "60000",
+        }
+        connect = {
+            "timeout": settings.connect_timeout_seconds,
+            "command_timeout": settings.statement_timeout_seconds + 5,
+        }
+        self.settings = settings
+        self.general: AsyncEngine = create_async_engine(
+            async_url(url),
+            pool_size=settings.pool_size,
+            max_overflow=0,
+            pool_timeout=settings.connect_timeout_seconds,
+            hide_parameters=True,
+            connect_args={**connect, "server_settings": server_settings | {"lock_timeout": "10000"}},
+        )
+        # Plans of the hot statements are pinned to primary-key lookups in id order: with estimates from a moment ago
+        # the planner at times hashes or scans a whole table for fifty ids.
+        pins = {"enable_hashjoin": "off", "enable_mergejoin": "off", "enable_seqscan": "off", "jit": "off"}
+        self.hot: AsyncEngine = create_async_engine(
+            async_url(url),
+            pool_size=settings.hot_pool_size,
+            max_overflow=0,
+            pool_timeout=settings.connect_timeout_seconds,
+            hide_parameters=True,
+            isolation_level="AUTOCOMMIT",
+            connect_args={
+                **connect,
+                "server_settings": server_settings
+                | pins
+                | {"lock_timeout": "5000", "plan_cache_mode": "force_generic_plan"},
+            },
+        )
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self.general.dispose()
+        await self.hot.dispose()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+        """Open one transaction on the general pool; commits at the end, rolls back on an error."""
+        async with self.general.begin() as connection:
+            yield connection
+
+    async def run(
+        self, work: Callable[[AsyncConnection], Awaitable[T]], *, retry_for_seconds: float | None = None
+    ) -> T:
+        """Run `work` in one transaction; on a transient error run it again, from the start, until the time is up.
+
+        `work` must be safe to repeat: a lost COMMIT answer runs it a second time.
+        Raises DatabaseUnavailable when the database stayed away for `retry_for_seconds` (default: the request's).
+        """
+
+        async def once() -> T:
+            async with self.general.begin() as connection:
+                return await work(connection)
+
+        return await self._persist(once, retry_for_seconds)
+
+    async def execute_hot(
+        self, statement: TextClause, values: Mapping[str, Any], *, retry_for_seconds: float | None = None
+    ) -> Sequence[Row[Any]]:
+        """Execute one self-contained statement in autocommit and return its rows; repeats on transient errors."""
+
+        async def once() -> Sequence[Row[Any]]:
+            async with self.hot.connect() as connection:
+                result = await connection.execute(statement, values)
+                return result.fetchall() if result.returns_rows else ()
+
+        return await self._persist(once, retry_for_seconds)
+
+    async def ping(self) -> None:
+        """Ask the database for an answer. Raises DatabaseUnavailable."""
+
+        async def once() -> None:
+            async with self.general.connect() as connection:
+                await connection.execute(text("SELECT 1"))
+
+        try:
+            await asyncio.wait_for(once(), self.settings.connect_timeout_seconds)
+        except Exception as error:
+            raise DatabaseUnavailable(type(error).__name__) from None
+
+    async def _persist(self, once: Callable[[], Awaitable[T]], retry_for_seconds: float | None) -> T:
+        loop = asyncio.get_running_loop()
+        limit = self.settings.request_retry_for_seconds if retry_for_seconds is None else retry_for_seconds
+        give_up_at = loop.time() + limit
+        pause = 0.01
+        while True:
+            try:
+                return await once()
+            except Exception as error:
+                if sqlstate(error) == "55P03":
+                    raise LockTimeout from error
+                if not is_transient(error):
+                    raise
+                if sqlstate(error) == "25006":
+                    # The server turned read-only under us (failover): every pooled connection points at it.
+                    await self.close()
+                if loop.time() >= give_up_at:
+                    raise DatabaseUnavailable(type(error).__name__) from error
+            await asyncio.sleep(min(pause, max(0.0, give_up_at - loop.time())) * (0.5 + random.random()))
+            pause = min(pause * 2, 0.5)

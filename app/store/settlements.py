@@ -1,0 +1,112 @@
+"""Settling attempts: result, attempt row, history, status and the next place, in one fenced statement per move.
+
+Whoever does not own the flight by its fence writes nothing: its rows simply do not come back.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.sql.elements import TextClause
+
+from app.domain.lifecycle import Move
+from app.domain.outcome import Settlement
+from app.store.database import Database
+from app.store.places import PLACE, place_of
+from app.store.tasks import move_sql
+
+_GIVEN = """given AS MATERIALIZED (
+    SELECT * FROM unnest(CAST(:ids AS text[]), CAST(:fences AS bigint[]), CAST(:outcomes AS text[]), CAST(:spents AS bool[]),
+        CAST(:results AS text[]), CAST(:error_types AS text[]), CAST(:error_messages AS text[]), CAST(:retryables AS bool[]),
+        CAST(:afters AS float8[]), CAST(:dead_letter_ids AS text[]), CAST(:crasheds AS int[]), CAST(:cleareds AS bool[]))
+    AS g(task_id, fence, outcome, spent, result, error_type, error_message, error_retryable, after_seconds, dead_letter_id,
+         crashed, cleared)
+),
+gone AS (
+    DELETE FROM flights f USING given g WHERE f.task_id = g.task_id AND f.fence = g.fence
+    RETURNING f.*, g.outcome, g.spent, g.result, g.error_type, g.error_message, g.error_retryable, g.after_seconds,
+              g.dead_letter_id, g.crashed, g.cleared, clock_timestamp() AS ended_at
+),
+history AS (
+    INSERT INTO attempts (task_id, fence, attempt, outcome, spent, worker_id, queued_at, released_at, started_at, finished_at,
+                          round_id, error_type, error_message, retry_after_seconds)
+    SELECT task_id, fence, attempt, outcome, spent, worker_id, queued_at, released_at, claimed_at, ended_at, round_id,
+           error_type, error_message, CASE WHEN outcome = 'failed' THEN after_seconds END
+    FROM gone
+),
+tally AS (
+    INSERT INTO tallies (worker_id, priority_class, claimed, departed)
+    SELECT worker_id, priority_class, 0, count(*) FROM gone GROUP BY worker_id, priority_class ORDER BY 1, 2
+    ON CONFLICT (worker_id, priority_class) DO UPDATE SET departed = tallies.departed + excluded.departed
+)"""
+
+_BUDGET = (
+    "attempts = GREATEST(0, t.attempts - CASE WHEN m.spent THEN 0 ELSE 1 END - CASE WHEN m.cleared THEN t.crashes ELSE 0 END), "
+    "crashes = CASE WHEN m.cleared THEN 0 ELSE t.crashes + m.crashed END"
+)
+_ERROR = "error_type = m.error_type, error_message = m.error_message, error_retryable = m.error_retryable"
+_NO_ERROR = "error_type = NULL, error_message = NULL, error_retryable = NULL"
+_DUE = "m.ended_at + COALESCE(m.after_seconds, 0) * interval '1 second'"
+
+_ALSO: dict[Move, str] = {
+    Move.FINISH: f"result = m.result, finished_at = m.ended_at, progress = NULL, {_NO_ERROR}",
+    Move.FAIL: f"next_attempt_at = {_DUE}, {_ERROR}, {_BUDGET}",
+    Move.DEAD_LETTER: f"finished_at = m.ended_at, {_ERROR}, {_BUDGET}",
+    Move.RETURN: _BUDGET,
+    Move.SNOOZE: f"next_attempt_at = {_DUE}, {_BUDGET}",
+    Move.CANCEL: "finished_at = m.ended_at, cancel_requested_at = COALESCE(t.cancel_requested_at, m.ended_at)",
+}
+
+_BACK = f""",
+back AS (
+    INSERT INTO delayed ({PLACE}, due_at, why)
+    SELECT {place_of("g", dispatch="g.dispatch + 1", attempt="v.attempts + 1", queued_at=_DUE.replace("m.", "g."))},
+           {_DUE.replace("m.", "g.")}, g.outcome
+    FROM gone g JOIN moved v ON v.task_id = g.task_id
+)"""  # noqa: S608
+
+_DEAD = """,
+dead AS (
+    INSERT INTO dead_letters (dead_letter_id, task_id, tenant_id, type, priority_class, task_group, failed_at, error_type,
+                              error_message, attempts, worker_id, traceparent)
+    SELECT g.dead_letter_id, g.task_id, g.tenant_id, g.task_type, g.priority_class, NULLIF(g.task_group, ''), g.ended_at,
+           g.error_type, COALESCE(g.error_message, ''), v.attempts, g.worker_id, g.traceparent
+    FROM gone g JOIN moved v ON v.task_id = g.task_id
+)"""
+
+
+def _sql(move: Move) -> TextClause:
+    more = {Move.FAIL: _BACK, Move.RETURN: _BACK, Move.SNOOZE: _BACK, Move.DEAD_LETTER: _DEAD}.get(move, "")
+    return text(
+        f"WITH {_GIVEN}, moved AS ({move_sql(move, 'gone', _ALSO[move])} RETURNING t.task_id, t.attempts){more} "  # noqa: S608
+        "SELECT g.task_id FROM gone g"
+    )
+
+
+SETTLE: dict[Move, TextClause] = {move: _sql(move) for move in _ALSO}
+
+
+async def settle(
+    database: Database, settlements: Sequence[Settlement], *, retry_for_seconds: float | None = None
+) -> set[str]:
+    """Commit settlements that all make the same move; returns the task_ids that were still owned.
+
+    Repeating it is harmless: what was settled is no longer owned. Raises a data error when a value cannot be stored.
+    """
+    ordered = sorted(settlements, key=lambda s: s.task_id)
+    values: dict[str, Any] = {
+        "ids": [s.task_id for s in ordered],
+        "fences": [s.fence for s in ordered],
+        "outcomes": [s.outcome for s in ordered],
+        "spents": [s.spent for s in ordered],
+        "results": [s.result for s in ordered],
+        "error_types": [s.error_type for s in ordered],
+        "error_messages": [s.error_message for s in ordered],
+        "retryables": [s.error_retryable for s in ordered],
+        "afters": [s.after_seconds for s in ordered],
+        "dead_letter_ids": [s.dead_letter_id for s in ordered],
+        "crasheds": [int(s.crashed) for s in ordered],
+        "cleareds": [s.cleared for s in ordered],
+    }
+    rows = await database.execute_hot(SETTLE[ordered[0].move], values, retry_for_seconds=retry_for_seconds)
+    return {row.task_id for row in rows}

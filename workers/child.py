@@ -1,0 +1,121 @@
+"""The child's side of `children.py`: reads one task after the other, runs its handler, answers.
+
+Usage: python -m workers.child READ_FD WRITE_FD PARENT_PID [MODULE …]; not meant to be started by hand.
+"""
+
+import asyncio
+import base64
+import ctypes
+import json
+import os
+import signal
+import sys
+import threading
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import IO, Any
+
+from app.domain.errors import DeadLetter
+from app.domain.failure import Failure, classify
+from app.domain.task_types import Executor
+from app.task_modules import Registry, load
+from workers.context import BlockingTaskContext, TaskContext
+
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with(parent: int) -> None:
+    """End this process when its worker ends, however that happens."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit(0)
+
+
+class _Pipe:
+    def __init__(self, reader: IO[bytes], writer: IO[bytes]) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._lock = threading.Lock()
+
+    def hear(self) -> dict[str, Any] | None:
+        line = self._reader.readline()
+        return json.loads(line) if line else None
+
+    def say(self, message: dict[str, Any]) -> None:
+        with self._lock:
+            self._writer.write(json.dumps(message).encode() + b"\n")
+            self._writer.flush()
+
+    async def read_input(self, tenant_id: str, ref: str) -> tuple[bytes, str]:
+        return await asyncio.to_thread(self._ask, ref)
+
+    def _ask(self, ref: str) -> tuple[bytes, str]:
+        self.say({"read": ref})
+        match self.hear():
+            case {"content": str(content), "content_type": str(content_type)}:
+                return base64.b64decode(content), content_type
+            case {"missing": [error_type, message]}:
+                raise DeadLetter(error_type, message)
+            case _:
+                raise DeadLetter("missing_input", "the worker did not give the input")
+
+
+class _PipedContext(TaskContext):
+    """A context that passes progress on at once: nobody here takes it with a heartbeat."""
+
+    __slots__ = ("_pipe",)
+
+    def __init__(self, pipe: _Pipe, task: dict[str, Any]) -> None:
+        super().__init__(
+            task_id=task["task_id"],
+            task_type=task["type"],
+            tenant_id=task["tenant_id"],
+            attempt=task["attempt"],
+            priority_class=task["priority_class"],
+            traceparent=task["traceparent"],
+            read_input=pipe.read_input,
+        )
+        self._pipe = pipe
+
+    def progress(self, fraction: float, message: str = "") -> None:
+        super().progress(fraction, message)
+        if (said := self.take_progress()) is not None:
+            self._pipe.say({"progress": list(said)})
+
+
+async def _run(registry: Registry, pipe: _Pipe, task: dict[str, Any]) -> dict[str, Any]:
+    context = _PipedContext(pipe, task)
+    task_type = registry[task["type"]]
+    try:
+        value = task_type.validate_input(task["input"])
+        arguments = (value,) if task_type.takes_input else ()
+        if task_type.spec.executor is Executor.ASYNC:
+            returned = await task_type.handler(context, *arguments)
+        else:
+            blocking = BlockingTaskContext(context, asyncio.get_running_loop())
+            returned = await asyncio.to_thread(task_type.handler, blocking, *arguments)
+    except BaseException as error:
+        return {"failure": asdict(classify(error, datetime.now(UTC)))}
+    try:
+        return {"result": task_type.encode_result(returned)}
+    except Exception as error:
+        message = f"what the handler returned is not JSON ({type(error).__name__})"
+        return {"failure": asdict(Failure("invalid_result", message, False))}
+
+
+def main() -> None:
+    """Serve tasks until the parent closes the pipe."""
+    read_fd, write_fd, parent = (int(value) for value in sys.argv[1:4])
+    _die_with(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with os.fdopen(read_fd, "rb") as reader, os.fdopen(write_fd, "wb") as writer:
+        pipe = _Pipe(reader, writer)
+        registry = load(sys.argv[4:])
+        while (task := pipe.hear()) is not None:
+            pipe.say(asyncio.run(_run(registry, pipe, task)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Child processes for handlers: for `executor="process"`, and alone for suspects of having taken a worker along.
+
+Parent and child speak JSON lines over pipes of their own; the handler's prints go to stderr. A child that ends without
+an answer has crashed, and that is known at once, not when a lease runs out.
+"""
+
+import asyncio
+import base64
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from app.domain.errors import DeadLetter
+from app.domain.failure import Failure
+from workers.context import ReadInput
+from workers.run import Run
+
+_LINE_LIMIT = 64 * 1024 * 1024
+
+
+class ChildCrashed(Exception):
+    """The child process ended without an answer."""
+
+
+class ChildFailed(Exception):
+    """The handler failed in the child; `failure` says how."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.error_type)
+        self.failure = failure
+
+
+class _Child:
+    def __init__(self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.process = process
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def start(cls, modules: Sequence[str]) -> "_Child":
+        to_child_read, to_child_write = os.pipe()
+        from_child_read, from_child_write = os.pipe()
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "workers.child", str(to_child_read), str(from_child_write), str(os.getpid()), *modules,
+            pass_fds=(to_child_read, from_child_write), stdin=asyncio.subprocess.DEVNULL, stdout=2,
+        )  # fmt: skip
+        os.close(to_child_read)
+        os.close(from_child_write)
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=_LINE_LIMIT)
+        await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(from_child_read, "rb", buffering=0)
+        )
+        transport, protocol = await loop.connect_write_pipe(
+            lambda: asyncio.streams.FlowControlMixin(loop=loop), os.fdopen(to_child_write, "wb", buffering=0)
+        )
+        return cls(process, reader, asyncio.StreamWriter(transport, protocol, None, loop))
+
+    async def say(self, message: dict[str, Any]) -> None:
+        self.writer.write(json.dumps(message).encode() + b"\n")
+        await self.writer.drain()
+
+    async def hear(self) -> dict[str, Any] | None:
+        line = await self.reader.readline()
+        return json.loads(line) if line.endswith(b"\n") else None
+
+    async def end(self) -> None:
+        self.writer.close()
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGKILL)
+        await self.process.wait()
+
+
+class Children:
+    """Keeps idle children for reuse; a suspect always gets a fresh one, which then ends."""
+
+    def __init__(self, modules: Sequence[str], *, read_input: ReadInput, keep: int) -> None:
+        self._modules = tuple(modules)
+        self._read_input = read_input
+        self._keep = keep
+        self._idle: list[_Child] = []
+
+    async def run(self, run: Run, input_text: str | bytes | None, *, fresh: bool) -> str:
+        """Run the attempt in a child and return the result's exact JSON text.
+
+        Raises ChildFailed or ChildCrashed; when cancelled, the child is killed and really ended before it raises.
+        """
+        child = await _Child.start(self._modules) if fresh or not self._idle else self._idle.pop()
+        reusable = False
+        try:
+            result = await self._converse(child, run, input_text)
+            reusable = not fresh and len(self._idle) < self._keep
+            return result
+        except ChildFailed:
+            reusable = not fresh and len(self._idle) < self._keep
+            raise
+        finally:
+            if reusable:
+                self._idle.append(child)
+            else:
+                await asyncio.shield(child.end())
+
+    async def close(self) -> None:
+        """End every idle child."""
+        idle, self._idle = self._idle, []
+        for child in idle:
+            await child.end()
+
+    async def _converse(self, child: _Child, run: Run, input_text: str | bytes | None) -> str:
+        claimed = run.claimed
+        text = input_text.decode("utf-8", "replace") if isinstance(input_text, bytes) else input_text
+        try:
+            await child.say(
+                {
+                    "type": claimed.type,
+                    "input": text,
+                    "task_id": claimed.task_id,
+                    "tenant_id": claimed.tenant_id,
+                    "attempt": claimed.attempt,
+                    "priority_class": claimed.priority_class,
+                    "traceparent": claimed.traceparent,
+                }
+            )
+            while (heard := await child.hear()) is not None:
+                match heard:
+                    case {"result": str(result)}:
+                        return result
+                    case {"failure": dict(failure)}:
+                        raise ChildFailed(Failure(**failure))
+                    case {"progress": [fraction, message]}:
+                        run.context.progress(fraction, message)
+                    case {"read": str(ref)}:
+                        await child.say(await self._read(claimed.tenant_id, ref))
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        code = await child.process.wait()
+        how = f"killed by signal {-code}" if code < 0 else f"exit status {code}"
+        raise ChildCrashed(f"the handler's process ended before it answered ({how})")
+
+    async def _read(self, tenant_id: str, ref: str) -> dict[str, Any]:
+        try:
+            content, content_type = await self._read_input(tenant_id, ref)
+        except DeadLetter as error:
+            return {"missing": [error.error_type, str(error)]}
+        return {"content": base64.b64encode(content).decode(), "content_type": content_type}

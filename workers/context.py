@@ -1,0 +1,132 @@
+"""What a handler sees of the world: its task, its inputs, progress and a logger bound to the task."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, TypeVar
+
+from app.domain.errors import DeadLetter
+
+T = TypeVar("T")
+ReadInput = Callable[[str, str], Awaitable[tuple[bytes, str]]]
+"""(tenant_id, input_ref) → (content, content type). Raises DeadLetter('missing_input') where there is none."""
+
+
+class _BoundLog(logging.LoggerAdapter[logging.Logger]):
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        kwargs["extra"] = {**(self.extra or {}), **kwargs.get("extra", {})}
+        return msg, kwargs
+
+
+class TaskContext:
+    """The context of one attempt, for `async def` handlers."""
+
+    __slots__ = ("_progress", "_read_input", "attempt", "priority_class", "task_id", "task_type", "tenant_id", "traceparent")
+
+    def __init__(
+        self,
+        *,
+        task_id: str,
+        task_type: str,
+        tenant_id: str,
+        attempt: int,
+        priority_class: str,
+        traceparent: str | None,
+        read_input: ReadInput,
+    ) -> None:
+        self.task_id = task_id
+        self.task_type = task_type
+        self.tenant_id = tenant_id
+        self.attempt = attempt
+        self.priority_class = priority_class
+        self.traceparent = traceparent
+        self._read_input = read_input
+        self._progress: tuple[float, str] | None = None
+
+    @property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger whose lines carry task_id, attempt and tenant."""
+        return _BoundLog(
+            logging.getLogger("despacho.handler"),
+            {"task_id": self.task_id, "attempt": self.attempt, "tenant_id": self.tenant_id},
+        )
+
+    async def input_bytes(self, ref: str) -> bytes:
+        """Read a stored input. Raises DeadLetter (`missing_input`) when the tenant has none under `ref`."""
+        content, _ = await self._read_input(self.tenant_id, ref)
+        return content
+
+    async def input_text(self, ref: str) -> str:
+        """Read a stored input as text. Raises DeadLetter: `missing_input`, or `corrupted_input` when it is not UTF-8."""
+        return as_text(await self.input_bytes(ref))
+
+    def progress(self, fraction: float, message: str = "") -> None:
+        """Say how far the task is (0 to 1); written with the next heartbeat, and only while this attempt owns it."""
+        if not 0.0 <= fraction <= 1.0:
+            raise ValueError("progress: fraction should be from 0 to 1")
+        self._progress = (float(fraction), str(message)[:500])
+
+    def take_progress(self) -> tuple[float, str] | None:
+        """Hand over what progress was said since the last time (for the worker's heartbeat)."""
+        said, self._progress = self._progress, None
+        return said
+
+
+class BlockingTaskContext:
+    """The same context for plain `def` handlers: its calls block the handler's thread, never the worker's loop."""
+
+    __slots__ = ("_context", "_loop")
+
+    def __init__(self, context: TaskContext, loop: asyncio.AbstractEventLoop) -> None:
+        self._context = context
+        self._loop = loop
+
+    @property
+    def task_id(self) -> str:
+        """The task's id."""
+        return self._context.task_id
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt, from 1."""
+        return self._context.attempt
+
+    @property
+    def tenant_id(self) -> str:
+        """Whose task it is."""
+        return self._context.tenant_id
+
+    @property
+    def priority_class(self) -> str:
+        """The class that the task has."""
+        return self._context.priority_class
+
+    @property
+    def traceparent(self) -> str | None:
+        """The W3C trace context that the task was submitted with."""
+        return self._context.traceparent
+
+    @property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger whose lines carry task_id, attempt and tenant."""
+        return self._context.log
+
+    def input_bytes(self, ref: str) -> bytes:
+        """Read a stored input; see TaskContext."""
+        return asyncio.run_coroutine_threadsafe(self._context.input_bytes(ref), self._loop).result()
+
+    def input_text(self, ref: str) -> str:
+        """Read a stored input as text; see TaskContext."""
+        return as_text(self.input_bytes(ref))
+
+    def progress(self, fraction: float, message: str = "") -> None:
+        """Say how far the task is; see TaskContext."""
+        self._context.progress(fraction, message)
+
+
+def as_text(content: bytes) -> str:
+    """Decode UTF-8, with or without a byte order mark. Raises DeadLetter (`corrupted_input`)."""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise DeadLetter("corrupted_input", "the input is not UTF-8 text") from None

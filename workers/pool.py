@@ -1,0 +1,218 @@
+"""One worker: its identity, its heartbeat, and its consumer, from start to drained."""
+
+import asyncio
+import json
+import logging
+import os
+import secrets
+import socket
+import time
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from sqlalchemy import text
+
+from app.broker.base import Delivery, Malformed
+from app.runtime import Runtime
+from app.services.dead_letters import record_malformed
+from app.store import flights, inputs, workers
+from app.telemetry.logs import event
+from app.domain.errors import DeadLetter
+from workers.children import Children
+from workers.consumer import TaskConsumer
+from workers.leases import Lease, LeaseGuard
+from workers.run import Interrupt, Run
+from workers.runner import Runner
+
+log = logging.getLogger("despacho.worker")
+
+_PROGRESS = text("""
+UPDATE tasks t SET progress = g.progress, updated_at = clock_timestamp()
+FROM unnest(CAST(:ids AS text[]), CAST(:fences AS bigint[]), CAST(:progresses AS text[])) AS g(task_id, fence, progress)
+JOIN flights f ON f.task_id = g.task_id AND f.fence = g.fence
+WHERE t.task_id = g.task_id AND t.status = 'running'
+""")
+
+
+def release_version() -> str:
+    """Name the installed release."""
+    try:
+        return version("despacho")
+    except PackageNotFoundError:
+        return "source"
+
+
+class Pool:
+    """A worker process's share of the work: `slots` attempts at a time from the queues of some classes."""
+
+    def __init__(
+        self, runtime: Runtime, *, classes: Sequence[str], slots: int, name: str, database_url: str | None = None
+    ) -> None:
+        self.runtime = runtime
+        self.identity = workers.Identity(
+            worker_id=f"{name}.{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(3)}",
+            pool=name,
+            classes=tuple(classes),
+            task_types=tuple(runtime.registry),
+            slots=slots,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=release_version(),
+        )
+        settings = runtime.settings.worker
+        self.children = Children(runtime.settings.task_modules, read_input=self._read_input, keep=min(slots, 4))
+        self.runner = Runner(
+            runtime.registry,
+            self.children,
+            read_input=self._read_input,
+            draw=runtime.draw,
+            thread_slots=max(slots, settings.thread_slots),
+            max_result_bytes=settings.max_result_bytes,
+        )
+        self.consumer = TaskConsumer(
+            runtime,
+            runtime.broker.consumer(classes, prefetch=max(2 * slots, slots + 8)),
+            self.runner,
+            worker_id=self.identity.worker_id,
+            slots=slots,
+            read_input=self._read_input,
+            record_malformed=self._record_malformed,
+        )
+        self._settings = settings
+        self._guard = (
+            LeaseGuard(runtime.settings, database_url, self._leases) if database_url is not None else None
+        )
+        self._renewed_at = 0.0
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set, then drain and leave the register."""
+        loops = [
+            asyncio.create_task(self.consumer.receive_forever(), name="receive"),
+            asyncio.create_task(self.consumer.claim_forever(), name="claim"),
+            asyncio.create_task(self.consumer.settle_forever(), name="settle"),
+            asyncio.create_task(self._beat_forever(stop), name="heartbeat"),
+        ]
+        if self._guard is not None:
+            self._guard.start()
+        event(log, "worker_started", worker_id=self.identity.worker_id, slots=self.identity.slots)
+        stopping = asyncio.create_task(stop.wait())
+        done, _ = await asyncio.wait([*loops, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stop.set()
+        try:
+            await self.consumer.drain(self._settings.drain_grace_seconds)
+        finally:
+            await self._leave(loops)
+        for loop in done - {stopping}:
+            if not loop.cancelled() and (error := loop.exception()) is not None:
+                raise error
+
+    async def _leave(self, loops: Sequence[asyncio.Task[None]]) -> None:
+        for loop in loops:
+            loop.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
+        await self.consumer.consumer.close()
+        if self._guard is not None:
+            self._guard.stop()
+        self.runner.close()
+        await self.children.close()
+        try:
+            await workers.leave(self.runtime.database, self.identity.worker_id)
+        except Exception as error:
+            event(log, "worker_left_unregistered", level=logging.WARNING, error=error)
+        event(log, "worker_stopped", worker_id=self.identity.worker_id)
+
+    # --- heartbeat -----------------------------------------------------------------------------------------------
+
+    async def _beat_forever(self, stop: asyncio.Event) -> None:
+        every = self._settings.heartbeat_seconds
+        while True:
+            started = time.monotonic()
+            try:
+                await self.beat(draining=stop.is_set())
+            except Exception as error:
+                event(log, "heartbeat_failed", level=logging.WARNING, error=error)
+            if self._guard is not None:
+                self._guard.beat()
+            lag_from = time.monotonic()
+            pause = max(0.05, every - (lag_from - started))
+            await asyncio.sleep(min(pause, 0.5))
+            self.runtime.metrics.loop_lag(max(0.0, time.monotonic() - lag_from - min(pause, 0.5)))
+            while (left := every - (time.monotonic() - started)) > 0:
+                if self._guard is not None:
+                    self._guard.beat()
+                await asyncio.sleep(min(left, 0.5))
+
+    async def beat(self, *, draining: bool) -> None:
+        """One turn: say that we live, renew leases, learn of cancels and losses, write progress."""
+        runtime = self.runtime
+        self.runtime.metrics.slots(
+            self.identity.pool, self.identity.slots - self.consumer.free_slots, self.identity.slots
+        )
+        alive_seconds = max(4 * self._settings.heartbeat_seconds, 4.0)
+        await workers.beat(runtime.database, self.identity, draining=draining, alive_seconds=alive_seconds)
+        now = asyncio.get_running_loop().time()
+        renew = now - self._renewed_at >= self._settings.lease_seconds / 3
+        # What has only just started needs no look: a lease lasts many heartbeats.
+        runs = [r for r in self.consumer.runs.values() if now - r.started_at > 0.25 or renew]
+        if runs:
+            pairs = [(run.claimed.task_id, run.claimed.fence) for run in runs]
+            held = await flights.hold(
+                runtime.database, pairs, renew_seconds=self._settings.lease_seconds if renew else None
+            )
+            for run in runs:
+                pair = (run.claimed.task_id, run.claimed.fence)
+                if pair not in self.consumer.runs:
+                    continue
+                if pair not in held.owned:
+                    runtime.metrics.leases_lost(run.claimed.priority_class)
+                    run.stop(Interrupt.LOST)
+                elif pair in held.cancel and run.interrupt is None:
+                    run.stop(Interrupt.CANCEL)
+            self._give_up_on_deaf(now)
+            await self._write_progress(runs)
+        if renew:
+            self._renewed_at = now
+
+    def _give_up_on_deaf(self, now: float) -> None:
+        """Settle attempts whose handler ignores its interruption; their slots stay taken until they have ended."""
+        for run in list(self.consumer.runs.values()):
+            waits_for_thread = run.interrupt is Interrupt.CANCEL and not run.overdue
+            if run.interrupted_at is not None and not run.settled and not waits_for_thread:
+                if now - run.interrupted_at > self._settings.cancel_grace_seconds:
+                    self.consumer.end(run, self.runner.interrupted(run))
+
+    async def _write_progress(self, runs: Sequence[Run]) -> None:
+        said = [(run, progress) for run in runs if (progress := run.context.take_progress()) is not None]
+        if said:
+            await self.runtime.database.execute_hot(
+                _PROGRESS,
+                {
+                    "ids": [run.claimed.task_id for run, _ in said],
+                    "fences": [run.claimed.fence for run, _ in said],
+                    "progresses": [json.dumps({"fraction": p[0], "message": p[1]}) for _, p in said],
+                },
+                retry_for_seconds=0.0,
+            )
+
+    def _leases(self) -> list[Lease]:
+        grace = self._settings.cancel_grace_seconds
+        return [
+            # The loop's clock is time.monotonic().
+            (run.claimed.task_id, run.claimed.fence, run.started_at + run.claimed.timeout_seconds + grace)
+            for run in list(self.consumer.runs.values())
+        ]
+
+    # --- what handlers and the consumer need of the store ---------------------------------------------------------
+
+    async def _read_input(self, tenant_id: str, ref: str) -> tuple[bytes, str]:
+        async def read(connection: object) -> tuple[bytes, str] | None:
+            return await inputs.content(connection, tenant_id, ref)  # type: ignore[arg-type]
+
+        found = await self.runtime.database.run(read, retry_for_seconds=5.0)
+        if found is None:
+            raise DeadLetter("missing_input", "there is no stored input under this reference")
+        return found
+
+    async def _record_malformed(self, delivery: Delivery) -> None:
+        if isinstance(delivery.message, Malformed):
+            await record_malformed(self.runtime, delivery.message, delivery.redelivered, None)
