@@ -10,7 +10,7 @@ from bench.marks import mark
 from bench.peers.base import Spec, amqp_url
 
 THREADS = 8
-PREFETCH = 16
+PREFETCH = 64
 
 SPEC = Spec(
     title="Dramatiq, no results",
