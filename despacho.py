@@ -36,8 +36,8 @@ def task_type(
     preemptible: bool = False,
     executor: Literal["async", "thread", "process"] | None = None,
     depends_on: tuple[str, ...] | list[str] = (),
-    backoff_base_seconds: float = 2.0,
-    backoff_cap_seconds: float = 600.0,
+    backoff_base_seconds: float = 5.0,
+    backoff_cap_seconds: float = 900.0,
     process: Mapping[str, Any] | None = None,
 ) -> Callable[[H], H]:
     """Declare a handler as the task type `name`.

@@ -4,15 +4,16 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.broker.base import Broker
 from app.domain.policy import Policy
-from app.settings import Settings
+from app.settings import Settings, SettingsError
 from app.store import policies
 from app.store.database import Database
-from app.task_modules import Registry
+from app.task_modules import Registry, load
 from app.telemetry.metrics import Metrics
 
 
@@ -32,13 +33,20 @@ class PolicyHolder:
 
 
 class Pokes:
-    """In-process wake-up calls: a set flag that several waiters may wait for, with no payload and no queue."""
+    """Wake-up calls for the dispatcher: a flag with no payload. `forward`, where set, passes them to other processes."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
+        self.forward: Callable[[], None] | None = None
 
     def poke(self) -> None:
-        """Wake whoever waits, or the next who will."""
+        """Say that there is new work, here and (unless the leader is here) elsewhere."""
+        self._event.set()
+        if self.forward is not None:
+            self.forward()
+
+    def poke_here(self) -> None:
+        """Wake the dispatcher of this process only."""
         self._event.set()
 
     async def wait(self, at_most_seconds: float) -> bool:
@@ -81,3 +89,47 @@ class Runtime:
         """Close the broker, then the database."""
         await self.broker.close()
         await self.database.close()
+
+
+async def open_runtime(
+    settings: Settings, *, name: str, database_url: str, broker: Broker, metrics: Metrics | None = None
+) -> Runtime:
+    """Make a process's runtime on a migrated database: seed or read the policy, load the task modules.
+
+    Raises TaskModuleError, PolicyError or DatabaseUnavailable; what was opened by then is closed again.
+    """
+    registry = load(settings.task_modules)
+    database = Database(database_url, settings.database, application_name=f"despacho-{name}"[:63])
+    try:
+        document = policy_document(settings)
+
+        async def seeded(connection: AsyncConnection) -> Policy:
+            return await policies.seed(connection, document, "policy.toml")
+
+        policy = await database.run(seeded, retry_for_seconds=settings.database.retry_for_seconds)
+    except BaseException:
+        await database.close()
+        raise
+    return Runtime(
+        settings=settings,
+        database=database,
+        broker=broker,
+        metrics=metrics or Metrics(),
+        policy=PolicyHolder(policy),
+        registry=registry,
+        name=name,
+    )
+
+
+def policy_document(settings: Settings) -> str:
+    """Read the policy that seeds an empty database: the file of the settings, or the one that is shipped.
+
+    Raises SettingsError when the file cannot be read.
+    """
+    path = settings.policy_file or Path(__file__).resolve().parent.parent / "policy.toml"
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(
+            f"DESPACHO_POLICY_FILE: the file cannot be read ({type(error).__name__}); it should be a TOML file in UTF-8"
+        ) from None

@@ -30,6 +30,7 @@ class DatabaseSettings(_Group):
 
 class BrokerSettings(_Group):
     publish_deadline_seconds: Seconds = 2.0
+    connect_timeout_seconds: Seconds = 5.0
     heartbeat_seconds: int = Field(15, ge=2, le=600)
     reconnect_seconds: Seconds = Field(
         0.5, description="first pause between connection attempts; doubles up to 16 times it"

@@ -14,7 +14,7 @@ from typing import Any
 from app.domain.failure import Failure, classify
 from app.domain.lifecycle import Move
 from app.domain.outcome import Settlement
-from app.domain.retry import Backoff, RetryAfter, decide
+from app.domain.retry import RetryAfter, RetryPolicy, decide
 from app.domain.task_types import Executor
 from app.ids import mint
 from app.store.flights import Claimed
@@ -145,9 +145,9 @@ class Runner:
         self, claimed: Claimed, task_type: TaskType | None, failure: Failure, *, crashed: bool = False
     ) -> Settlement:
         """Decide between another attempt and the dead letters, and spell the settlement."""
-        backoff = Backoff() if task_type is None else Backoff(
-            task_type.spec.backoff_base_seconds, task_type.spec.backoff_cap_seconds
-        )  # fmt: skip
+        backoff = RetryPolicy()
+        if task_type is not None:
+            backoff = RetryPolicy(task_type.spec.backoff_base_seconds, task_type.spec.backoff_cap_seconds)
         # A task that ends without taking its process along was an innocent neighbour: its crashes are forgiven.
         cleared = claimed.crashes > 0 and not crashed
         attempt = claimed.attempt - (claimed.crashes if cleared else 0)

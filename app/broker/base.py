@@ -7,17 +7,19 @@ Two implementations stand behind this seam, `rabbitmq.py` and `memory.py`; one c
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class TaskMessage:
+
+class TaskMessage(msgspec.Struct, frozen=True):
     """The whole content of a message: a reference to a task, never its payload.
 
     `dispatch` numbers the stays of the task in the queue: a message whose dispatch is not the row's is stale.
-    `trace` holds the W3C trace headers, which travel as message headers.
+    `trace` holds the W3C trace headers (`traceparent`, `tracestate`), which travel as message headers.
+    A Struct, as `Delivery` is, because one is made per message: 0.2 µs against 1.4 µs for a frozen dataclass.
     """
 
     task_id: str
@@ -26,7 +28,7 @@ class TaskMessage:
     attempt: int
     dispatch: int
     created_at: str
-    trace: Mapping[str, str] = field(default_factory=dict)
+    trace: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,7 @@ class Malformed:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Delivery:
+class Delivery(msgspec.Struct, frozen=True, eq=False):
     """One delivery of one message; settled (ack, requeue or reject) exactly once by the consumer that received it.
 
     `dead_reason` is set only on deliveries from the dead-letter queue (`delivery_limit`, `rejected`, `maxlen` …).
@@ -88,7 +89,7 @@ class Consumer(Protocol):
     async def receive(self, max_items: int) -> list[Delivery]:
         """Wait for at least one delivery and return all that have arrived, up to `max_items`.
 
-        Raises BrokerClosed once the consumer is closed and nothing more will come.
+        Raises BrokerClosed once the consumer is paused or closed: nothing more will come.
         """
         ...
 
@@ -105,7 +106,10 @@ class Consumer(Protocol):
         ...
 
     async def pause(self) -> None:
-        """Stop new deliveries (for draining); what has been received can still be settled."""
+        """Stop new deliveries for good (for draining); what has been received can still be settled.
+
+        What has arrived and was not received yet goes back to the broker.
+        """
         ...
 
     async def close(self) -> None:
@@ -128,6 +132,8 @@ class Broker(Protocol):
         """Have the queues of these classes exist, now and after every reconnection (a wiped broker gets them again).
 
         Raises BrokerUnreachable when they could not be declared before the publish deadline; they will be later.
+        Raises BrokerMisdeclared when a queue exists with other arguments: it is used as it is until somebody acts.
+        Raises ValueError for a class that cannot name a queue.
         """
         ...
 
@@ -135,7 +141,7 @@ class Broker(Protocol):
         """Publish (priority class, message) pairs in one write and wait for what became of each, in order.
 
         Never raises for a broker's sake and never takes longer than the publish deadline (`publish_deadline_seconds`).
-        Several calls may be in flight at once.
+        Several calls may be in flight at once. Raises ValueError for a class that cannot name a queue.
         """
         ...
 
@@ -156,7 +162,12 @@ class Broker(Protocol):
 
     @property
     def connected(self) -> bool:
-        """Whether a working connection exists right now."""
+        """Whether working connections exist right now, to publish and (with a consumer) to consume."""
+        ...
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with the broker at the moment, in words for an operator, or None."""
         ...
 
 
@@ -166,6 +177,10 @@ class BrokerError(Exception):
 
 class BrokerUnreachable(BrokerError):
     """There is no working connection to the broker, or it did not answer in time."""
+
+
+class BrokerMisdeclared(BrokerUnreachable):
+    """A queue exists with other arguments than it should have; the text says which, and what to do."""
 
 
 class BrokerClosed(BrokerError):

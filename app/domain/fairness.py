@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from heapq import heapify, heappop, heappush, heapreplace
+from operator import attrgetter
 from typing import Protocol
 
 MINIMUM_COST = 1e-6
@@ -50,16 +51,58 @@ class Gate(Protocol):
         """Count a task that goes."""
 
 
-@dataclass(slots=True)
-class _Line:
-    """A tenant's tasks that are left in this plan, the first one last."""
+_in_order = attrgetter("order_at", "task_id")
+_Entry = tuple[float, float, datetime, str, float, list[Head]]  # start, virtual time, …, weight, its tasks, first last
 
-    tenant: TenantHeads
-    left: list[Head]
 
-    def next(self, gate: Gate | None, fits: Callable[[Head], bool] | None) -> Head | None:
-        """Take the first task that may go; drop those that the gate stops, pass over those that do not fit."""
-        left, tenant_id = self.left, self.tenant.tenant_id
+class Turns:
+    """The tenants of one class in the order of their turn, while one plan is made."""
+
+    def __init__(self, tenants: Sequence[TenantHeads], clock: float, gate: Gate | None = None) -> None:
+        self.clock = clock
+        self.virtual_times: dict[str, float] = {}
+        self._gate = gate
+        self._entries: list[_Entry] = []
+        for tenant in tenants:
+            weight, time, heads = tenant.weight, tenant.virtual_time, tenant.heads
+            if not weight > 0:
+                raise ValueError(f"the weight of tenant {tenant.tenant_id!r} is {weight}; it must be above 0")
+            if heads:
+                left = [heads[0]] if len(heads) == 1 else sorted(heads, key=_in_order, reverse=True)
+                start = time if time > clock else clock
+                self._entries.append((start, time, left[-1].order_at, tenant.tenant_id, weight, left))
+        heapify(self._entries)
+
+    def take(self, count: int, fits: Callable[[Head], bool] | None = None) -> list[tuple[str, Head]]:
+        """Take up to `count` tasks in fair order, only those that fit; returns (tenant, task) pairs."""
+        entries = self._entries
+        taken: list[tuple[str, Head]] = []
+        passed: list[_Entry] = []
+        while len(taken) < count and entries:
+            start, _, _, tenant_id, weight, left = entries[0]
+            head = self._next(tenant_id, left, fits)
+            if head is None:
+                entry = heappop(entries)
+                if left:
+                    passed.append(entry)
+                continue
+            cost = head.cost if head.cost > MINIMUM_COST else MINIMUM_COST
+            finish = start + cost / weight
+            if start > self.clock:
+                self.clock = start
+            self.virtual_times[tenant_id] = finish
+            taken.append((tenant_id, head))
+            if left:
+                heapreplace(entries, (finish, finish, left[-1].order_at, tenant_id, weight, left))
+            else:
+                heappop(entries)
+        for entry in passed:
+            heappush(entries, entry)
+        return taken
+
+    def _next(self, tenant_id: str, left: list[Head], fits: Callable[[Head], bool] | None) -> Head | None:
+        """Take a tenant's first task that may go; drop those that the gate stops, pass over those that do not fit."""
+        gate = self._gate
         if gate is None and fits is None:
             return left.pop()
         for position in range(len(left) - 1, -1, -1):
@@ -73,61 +116,14 @@ class _Line:
                 return head
         return None
 
-
-_Entry = tuple[float, float, datetime, str, _Line]
-
-
-class Turns:
-    """The tenants of one class in the order of their turn, while one plan is made."""
-
-    def __init__(self, tenants: Sequence[TenantHeads], clock: float, gate: Gate | None = None) -> None:
-        self.clock = clock
-        self.virtual_times: dict[str, float] = {}
-        self._gate = gate
-        self._entries: list[_Entry] = []
-        for tenant in tenants:
-            if not tenant.weight > 0:
-                raise ValueError(f"the weight of tenant {tenant.tenant_id!r} is {tenant.weight}; it must be above 0")
-            if tenant.heads:
-                left = _in_order(tenant.heads)
-                start = max(tenant.virtual_time, clock)
-                line = _Line(tenant, left)
-                self._entries.append((start, tenant.virtual_time, left[-1].order_at, tenant.tenant_id, line))
-        heapify(self._entries)
-
-    def take(self, count: int, fits: Callable[[Head], bool] | None = None) -> list[tuple[str, Head]]:
-        """Take up to `count` tasks in fair order, only those that fit; returns (tenant, task) pairs."""
-        entries = self._entries
-        taken: list[tuple[str, Head]] = []
-        passed: list[_Entry] = []
-        while len(taken) < count and entries:
-            start, _, _, tenant_id, line = entries[0]
-            head = line.next(self._gate, fits)
-            if head is None:
-                entry = heappop(entries)
-                if line.left:
-                    passed.append(entry)
-                continue
-            finish = start + max(head.cost, MINIMUM_COST) / line.tenant.weight
-            self.clock = max(self.clock, start)
-            self.virtual_times[tenant_id] = finish
-            taken.append((tenant_id, head))
-            if line.left:
-                heapreplace(entries, (finish, finish, line.left[-1].order_at, tenant_id, line))
-            else:
-                heappop(entries)
-        for entry in passed:
-            heappush(entries, entry)
-        return taken
-
     def waiting(self) -> bool:
         """Say whether any task is left that the gate does not stop."""
         entries = self._entries
         while entries:
-            line = entries[0][-1]
-            while self._gate is not None and line.left and self._gate.stops(line.tenant.tenant_id, line.left[-1]):
-                line.left.pop()
-            if line.left:
+            tenant_id, left = entries[0][3], entries[0][5]
+            while self._gate is not None and left and self._gate.stops(tenant_id, left[-1]):
+                left.pop()
+            if left:
                 return True
             heappop(entries)
         return False
@@ -137,15 +133,5 @@ class Turns:
         if not self._entries:
             return 0, 0, None
         first = self._entries[0][0]
-        following = sum(1 for entry in self._entries if entry[0] <= first)
-        return following, sum(len(entry[-1].left) for entry in self._entries), first
-
-
-def _in_order(heads: Sequence[Head]) -> list[Head]:
-    if len(heads) == 1:
-        return [heads[0]]
-    return sorted(heads, key=_order, reverse=True)
-
-
-def _order(head: Head) -> tuple[datetime, str]:
-    return head.order_at, head.task_id
+        following = sum([entry[0] <= first for entry in self._entries])
+        return following, sum([len(entry[5]) for entry in self._entries]), first

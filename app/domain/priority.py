@@ -85,7 +85,20 @@ def decide_class(policy: Policy, facts: Facts) -> ClassDecision:
 
 
 def _context(facts: Facts, known: Mapping[str, Mapping[str, object]]) -> cel.Context:
-    return cel.Context({**{root: _present(found) for root, found in known.items()}, "now": facts.now})
+    present = {root: _present(found) for root, found in known.items()}
+    try:
+        return cel.Context({**present, "now": facts.now})
+    except ValueError:  # a value that CEL cannot hold: its rule does not match, the others are not concerned
+        usable = {root: {n: v for n, v in found.items() if _is_usable(v)} for root, found in present.items()}
+        return cel.Context({**usable, "now": facts.now})
+
+
+def _is_usable(value: object) -> bool:
+    try:
+        cel.Context({"value": value})
+    except ValueError:
+        return False
+    return True
 
 
 def _present(facts: Mapping[str, object]) -> Mapping[str, object]:

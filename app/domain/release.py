@@ -165,11 +165,12 @@ class _Round:
         )
         total = sum(one.nominal for one in self.active) or 1.0
         whole = self.remaining
-        for part in (lambda one: max(1, int(whole * one.nominal / total)), lambda one: whole):
+        parts = {one.name: max(1, int(whole * one.nominal / total)) for one in order}
+        for limit in (parts, dict.fromkeys(parts, whole)):
             for one in order:
                 ceiling = self.seats.below(one.name, self.seats.book.allotments[one.name].reserve)
                 if ceiling > 0:
-                    self._take(one, min(ceiling, part(one), self._room(one.name)), SeatKind.NOMINAL)
+                    self._take(one, min(ceiling, limit[one.name], self._room(one.name)), SeatKind.NOMINAL)
 
     def _owed_turns(self) -> None:
         for one in sorted(self.active, key=lambda one: (-self._owed(one.name), one.rank)):

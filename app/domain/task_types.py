@@ -41,8 +41,8 @@ class TaskTypeSpec:
     preemptible: bool = False
     executor: Executor = Executor.ASYNC
     depends_on: tuple[str, ...] = ()
-    backoff_base_seconds: float = 2.0
-    backoff_cap_seconds: float = 600.0
+    backoff_base_seconds: float = 5.0
+    backoff_cap_seconds: float = 900.0
     process: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

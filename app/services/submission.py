@@ -91,7 +91,7 @@ def prepare(runtime: Runtime, tenant: TenantFacts, subject: str, may_claim: bool
             now=now,
         ),
     )
-    chosen = policy.by_name(decision.priority_class)
+    chosen = policy.by_name[decision.priority_class]
     facts: dict[str, object] = {"used": decision.facts_used}
     if decision.skipped:
         facts["skipped"] = {skipped.reason_code: skipped.why for skipped in decision.skipped}

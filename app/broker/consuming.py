@@ -1,0 +1,200 @@
+"""Consuming: one channel and one consumer per queue, so that a queue that dies takes no other with it.
+
+Each queue has a task that subscribes, waits for the channel to end and subscribes again; deliveries are handed over
+from inside the connection's read, without a task or future of their own.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+from app.broker.amqp.channel import Body, Channel
+from app.broker.amqp.connection import Connection
+from app.broker.amqp.errors import AmqpError, ChannelLost
+from app.broker.amqp.settling import Settlements
+from app.broker.base import BrokerClosed, Delivery
+from app.broker.link import Link
+from app.broker.message import MAX_BODY_BYTES
+from app.settings import BrokerSettings
+
+_log = logging.getLogger(__name__)
+
+Decode = Callable[[int, bool, bytes, Body, int], Delivery]
+"""Makes a delivery of (tag, redelivered, property flags and list, body, epoch)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A queue to consume: how to have it exist, and how to read what comes from it."""
+
+    queue: str
+    declare: Callable[[Connection], Awaitable[None]]
+    decode: Decode
+
+
+@dataclass(frozen=True, slots=True)
+class _Subscription:
+    connection: Connection
+    channel: Channel
+    settlements: Settlements
+
+
+class RabbitConsumer:
+    """The `Consumer` of RabbitMQ; see `base.py`."""
+
+    def __init__(self, link: Link, sources: Iterable[Source], prefetch: int, settings: BrokerSettings) -> None:
+        if not 1 <= prefetch <= 65_535:
+            raise ValueError("prefetch is a number of deliveries from 1 to 65535")
+        self._link = link
+        self._prefetch = prefetch
+        self._settings = settings
+        self._arrived: deque[Delivery] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._live: dict[int, _Subscription] = {}
+        self._epoch = 0
+        self._stopped = False
+        self._tasks = [asyncio.create_task(self._keep(source), name=f"despacho-{source.queue}") for source in sources]
+
+    async def receive(self, max_items: int) -> list[Delivery]:
+        """See Consumer. One caller at a time."""
+        arrived = self._arrived
+        while not arrived:
+            if self._stopped:
+                raise BrokerClosed("the consumer was paused or closed")
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        if len(arrived) <= max_items:
+            received = list(arrived)
+            arrived.clear()
+            return received
+        return [arrived.popleft() for _ in range(max_items)]
+
+    def ack(self, deliveries: Iterable[Delivery]) -> None:
+        """See Consumer."""
+        self._settle(deliveries, lambda settlements, tags: settlements.ack(tags))
+
+    def requeue(self, deliveries: Iterable[Delivery]) -> None:
+        """See Consumer."""
+        self._settle(deliveries, lambda settlements, tags: settlements.give_back(tags, requeue=True))
+
+    def reject(self, deliveries: Iterable[Delivery]) -> None:
+        """See Consumer."""
+        self._settle(deliveries, lambda settlements, tags: settlements.give_back(tags, requeue=False))
+
+    async def pause(self) -> None:
+        """See Consumer."""
+        self._stop()
+        cancelled = [asyncio.create_task(self._cancel(subscription)) for subscription in self._live.values()]
+        if cancelled:
+            await asyncio.wait(cancelled)
+        self.requeue(list(self._arrived))
+        self._arrived.clear()
+        self._wake()
+
+    async def close(self) -> None:
+        """See Consumer."""
+        self._stop()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._arrived.clear()
+        self._wake()
+
+    def _stop(self) -> None:
+        self._stopped = True
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _settle(self, deliveries: Iterable[Delivery], settle: Callable[[Settlements, list[int]], bytes]) -> None:
+        by_epoch: dict[int, list[int]] = {}
+        for delivery in deliveries:
+            epoch = delivery.epoch
+            if epoch in by_epoch:
+                by_epoch[epoch].append(delivery.tag)
+            else:
+                by_epoch[epoch] = [delivery.tag]
+        lost = 0
+        writes: dict[Connection, bytes] = {}
+        for epoch, tags in by_epoch.items():
+            if (subscription := self._live.get(epoch)) is None:
+                lost += len(tags)
+            else:
+                octets = settle(subscription.settlements, tags)
+                writes[subscription.connection] = writes.get(subscription.connection, b"") + octets
+        for connection, octets in writes.items():
+            connection.write(octets)
+        if lost:
+            _log.warning(
+                "settlements dropped: their channel is gone and the broker delivers again", extra={"deliveries": lost}
+            )
+
+    async def _keep(self, source: Source) -> None:
+        """Subscribe, and again after every loss, until stopped; settle-only from then on."""
+        failures = 0
+        while not self._stopped:
+            connection = await self._link.connection()
+            try:
+                reason: AmqpError = await self._serve(source, connection)
+                failures = 0
+            except AmqpError as error:
+                reason = error
+            if not self._stopped:
+                _log.warning("consumer lost, subscribing again: %s", reason, extra={"queue": source.queue})
+                await asyncio.sleep(self._link.pause_seconds(failures))
+                failures += 1
+
+    async def _serve(self, source: Source, connection: Connection) -> AmqpError:
+        await source.declare(connection)
+        channel = await connection.channel(max_body_bytes=MAX_BODY_BYTES)
+        self._epoch += 1
+        epoch = self._epoch
+        subscription = self._live[epoch] = _Subscription(connection, channel, Settlements(channel.number))
+        try:
+            await channel.limit_unsettled(self._prefetch)
+            await channel.consume(source.queue, self._sink(source.decode, epoch))
+            if self._stopped:
+                await self._cancel(subscription)
+            return await channel.wait_lost()
+        finally:
+            del self._live[epoch]
+            self._forget(epoch)
+            if channel.lost is None:
+                await self._close(channel)
+
+    def _sink(self, decode: Decode, epoch: int) -> Callable[[int, bool, bytes, Body], None]:
+        append = self._arrived.append
+
+        def take(tag: int, redelivered: bool, properties: bytes, body: Body) -> None:
+            append(decode(tag, redelivered, properties, body, epoch))
+            if (waiter := self._waiter) is not None and not waiter.done():
+                waiter.set_result(None)
+
+        return take
+
+    def _forget(self, epoch: int) -> None:
+        """Drop what arrived on a lost channel and nobody received: the broker delivers it again."""
+        kept = [delivery for delivery in self._arrived if delivery.epoch != epoch]
+        self._arrived.clear()
+        self._arrived.extend(kept)
+
+    async def _cancel(self, subscription: _Subscription) -> None:
+        try:
+            async with asyncio.timeout(self._settings.publish_deadline_seconds):
+                await subscription.channel.cancel()
+        except (AmqpError, TimeoutError) as error:
+            _log.warning("a consumer could not be cancelled: %s", error or "no answer")
+
+    async def _close(self, channel: Channel) -> None:
+        try:
+            async with asyncio.timeout(self._settings.publish_deadline_seconds):
+                await channel.close()
+        except (ChannelLost, AmqpError, TimeoutError) as error:
+            _log.warning("a consumer's channel could not be closed: %s", error or "no answer")

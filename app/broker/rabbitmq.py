@@ -1,0 +1,211 @@
+"""RabbitMQ behind the broker seam, from 3.10 to 4.x.
+
+Two connections: one to publish and one to consume, since a broker that is short of memory stops reading from
+connections that publish, and acks must go on. Their upkeep is in `link.py`, what goes over them in `publishing.py` and
+`consuming.py`, the queues in `topology.py`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+
+from app.broker.amqp.address import parse_addresses
+from app.broker.amqp.channel import Body, Channel
+from app.broker.amqp.connection import Connection
+from app.broker.amqp.errors import NOT_FOUND, AmqpError, ChannelLost
+from app.broker.amqp.frames import FieldValue
+from app.broker.base import BrokerMisdeclared, BrokerUnreachable, Delivery, Depth, Published, TaskMessage
+from app.broker.consuming import Decode, RabbitConsumer, Source
+from app.broker.link import Link
+from app.broker.message import decode, headers
+from app.broker.publishing import Publisher
+from app.broker.topology import Topology, declare
+from app.settings import BrokerSettings
+
+_log = logging.getLogger(__name__)
+
+
+class RabbitBroker:
+    """The `Broker` of RabbitMQ; see `base.py`."""
+
+    def __init__(self, url: str, settings: BrokerSettings) -> None:
+        """Take the address or addresses. Raises AmqpUrlError, which never quotes them."""
+        addresses = parse_addresses(url)
+        self._settings = settings
+        self._topology = Topology.of(settings)
+        self._classes: set[str] = set()
+        self._publisher: Publisher | None = None
+        self._consumers: list[RabbitConsumer] = []
+        self._declaring = asyncio.Lock()
+        self._misdeclared: str | None = None
+        self._again: asyncio.Task[None] | None = None
+        self._publishing = Link(addresses, settings, "publish", self._prepare_publishing)
+        self._consuming = Link(addresses, settings, "consume", self._prepare_consuming)
+
+    async def start(self) -> None:
+        """See Broker."""
+        self._publishing.start()
+
+    async def close(self) -> None:
+        """See Broker."""
+        for consumer in self._consumers:
+            await consumer.close()
+        if self._again is not None:
+            self._again.cancel()
+            await asyncio.wait({self._again})
+        await self._consuming.close()
+        await self._publishing.close()
+
+    async def declare(self, classes: Collection[str]) -> None:
+        """See Broker."""
+        for name in classes:
+            self._topology.queue(name)
+        self._classes.update(classes)
+        try:
+            async with asyncio.timeout(self._settings.publish_deadline_seconds):
+                await self._declare(await self._publishing.connection(), classes)
+        except TimeoutError:
+            raise BrokerUnreachable(self.problem or "the broker did not declare the queues in time") from None
+        except AmqpError as error:
+            raise BrokerUnreachable(f"the queues could not be declared: {error}") from error
+
+    async def publish(self, items: Sequence[tuple[str, TaskMessage]]) -> list[Published]:
+        """See Broker."""
+        publisher = self._publisher
+        if not items or publisher is None or self._publishing.up is None:
+            return [Published.UNREACHABLE] * len(items)
+        outcomes = await publisher.publish(items, self._settings.publish_deadline_seconds)
+        if Published.UNROUTABLE in outcomes:
+            self._declare_again()
+        return outcomes
+
+    def consumer(self, classes: Collection[str], prefetch: int) -> RabbitConsumer:
+        """See Broker."""
+        sources = [Source(self._topology.queue(name), self._declarer(name), _of_class(name)) for name in classes]
+        self._classes.update(classes)
+        return self._consume(sources, prefetch)
+
+    def dead_letter_consumer(self, prefetch: int) -> RabbitConsumer:
+        """See Broker."""
+        source = Source(self._topology.dead, self._declarer(), _of_dead(self._topology))
+        return self._consume([source], prefetch)
+
+    async def depths(self, classes: Collection[str]) -> Mapping[str, Depth]:
+        """See Broker."""
+        link = self._consuming if self._consuming.up is not None else self._publishing
+        if (connection := link.up) is None:
+            raise BrokerUnreachable(self.problem or "there is no connection to the broker")
+        try:
+            async with asyncio.timeout(self._settings.publish_deadline_seconds):
+                return await self._look(connection, classes)
+        except TimeoutError:
+            raise BrokerUnreachable(self.problem or "the broker did not say how its queues stand in time") from None
+        except AmqpError as error:
+            raise BrokerUnreachable(f"the broker did not say how its queues stand: {error}") from error
+
+    @property
+    def connected(self) -> bool:
+        """See Broker."""
+        publishing = self._publishing.up
+        if publishing is None or publishing.blocked is not None:
+            return False
+        return not self._consumers or self._consuming.up is not None
+
+    @property
+    def problem(self) -> str | None:
+        """See Broker."""
+        if self._publishing.problem is not None:
+            return self._publishing.problem
+        if (up := self._publishing.up) is not None and up.blocked is not None:
+            return f"the broker takes no messages for now: {up.blocked}"
+        if self._consumers and self._consuming.problem is not None:
+            return self._consuming.problem
+        return self._misdeclared
+
+    def _consume(self, sources: list[Source], prefetch: int) -> RabbitConsumer:
+        consumer = RabbitConsumer(self._consuming, sources, prefetch, self._settings)
+        self._consuming.start()
+        self._consumers.append(consumer)
+        return consumer
+
+    async def _prepare_publishing(self, connection: Connection) -> None:
+        await self._declare_or_note(connection, self._classes)
+        self._publisher = await Publisher.on(connection, self._topology)
+
+    async def _prepare_consuming(self, connection: Connection) -> None:
+        """Nothing: each queue is declared by the task that consumes it."""
+
+    def _declarer(self, *classes: str) -> Callable[[Connection], Awaitable[None]]:
+        return lambda connection: self._declare_or_note(connection, classes)
+
+    async def _declare(self, connection: Connection, classes: Collection[str]) -> None:
+        """Declare one at a time: the making of a quorum queue twice at once can fail inside the broker."""
+        async with self._declaring:
+            try:
+                await declare(connection, self._topology, classes)
+            except BrokerMisdeclared as error:
+                if self._misdeclared != str(error):
+                    _log.error("broker queues misdeclared: %s", error)
+                self._misdeclared = str(error)
+                raise
+            if self._classes <= set(classes):
+                self._misdeclared = None
+
+    async def _declare_or_note(self, connection: Connection, classes: Collection[str]) -> None:
+        try:
+            await self._declare(connection, set(classes))
+        except BrokerMisdeclared:
+            return  # noted and logged; the queue exists and is used as it is
+
+    def _declare_again(self) -> None:
+        """Have the queues exist again in the background, once at a time."""
+        if self._again is None or self._again.done():
+            self._again = asyncio.create_task(self._declare_now(), name="despacho-declare")
+
+    async def _declare_now(self) -> None:
+        try:
+            await self.declare(set(self._classes))
+        except BrokerUnreachable as error:
+            _log.warning("queues could not be declared again: %s", error)
+
+    async def _look(self, connection: Connection, classes: Collection[str]) -> Mapping[str, Depth]:
+        depths: dict[str, Depth] = {}
+        channel: Channel | None = None
+        for name in classes:
+            if channel is None:
+                channel = await connection.channel()
+            try:
+                ready, consumers = await channel.declare_queue(self._topology.queue(name), passive=True)
+                depths[name] = Depth(ready, consumers)
+            except ChannelLost as error:
+                if error.code != NOT_FOUND:
+                    raise
+                channel = None
+        if channel is not None:
+            await channel.close()
+        return depths
+
+
+def _of_class(priority_class: str) -> Decode:
+    def make(tag: int, redelivered: bool, properties: bytes, body: Body, epoch: int) -> Delivery:
+        return Delivery(priority_class, decode(properties, body), redelivered, tag, epoch)
+
+    return make
+
+
+def _of_dead(topology: Topology) -> Decode:
+    def make(tag: int, redelivered: bool, properties: bytes, body: Body, epoch: int) -> Delivery:
+        queue, reason = _last_death(headers(properties))
+        return Delivery(topology.class_of(queue), decode(properties, body), redelivered, tag, epoch, reason)
+
+    return make
+
+
+def _last_death(found: Mapping[str, FieldValue]) -> tuple[str, str]:
+    """Read the queue a message was dead-lettered from and why; the newest entry of `x-death` is the first."""
+    deaths = found.get("x-death")
+    if isinstance(deaths, list) and deaths and isinstance(deaths[0], dict):
+        queue, reason = deaths[0].get("queue"), deaths[0].get("reason")
+        if isinstance(queue, str) and isinstance(reason, str):
+            return queue, reason
+    return "", "unknown"
