@@ -13,12 +13,11 @@ _AFTER_NAME = 2  # fields before and including the parenthesised name in /proc/<
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """One process: its parent, its CPU seconds (with those of its ended and waited-for children), its memory."""
+    """One process: its parent, its CPU seconds (with those of its ended and waited-for children)."""
 
     pid: int
     parent: int
     cpu_seconds: float
-    resident_bytes: int
 
 
 def _read(pid: str) -> Stat | None:
@@ -28,7 +27,7 @@ def _read(pid: str) -> Stat | None:
         return None
     fields = text[text.rindex(")") + 2 :].split()
     ticks = sum(int(fields[position - _AFTER_NAME - 1]) for position in (14, 15, 16, 17))
-    return Stat(int(pid), int(fields[1]), ticks * _TICK_SECONDS, int(fields[21]) * _PAGE_BYTES)
+    return Stat(int(pid), int(fields[1]), ticks * _TICK_SECONDS)
 
 
 def processes() -> dict[int, Stat]:
@@ -55,5 +54,14 @@ def cpu_seconds(roots: Iterable[int]) -> float:
     return sum(stat.cpu_seconds for stat in trees(roots))
 
 
-def resident_bytes(roots: Iterable[int]) -> dict[int, int]:
-    return {stat.pid: stat.resident_bytes for stat in trees(roots)}
+def private_bytes(roots: Iterable[int]) -> dict[int, int]:
+    """Return each process's resident memory without what it shares, so that shared buffers are not counted as growth."""
+    return {stat.pid: _private(stat.pid) for stat in trees(roots)}
+
+
+def _private(pid: int) -> int:
+    try:
+        pages = Path(f"/proc/{pid}/statm").read_text().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return (int(pages[1]) - int(pages[2])) * _PAGE_BYTES

@@ -71,7 +71,7 @@ class Stage:
 
     def start(self, command: Sequence[str], log: str, **pipes: int) -> "subprocess.Popen[bytes]":
         """Start one process in a session of its own, its output in a file of the round."""
-        words = {"{python}": self.system.python, "{database}": self.environment[DATABASE_VARIABLE]}
+        words = {"{python}": self.system.python, **_urls(self.environment)}
         line = [words.get(word, word) for word in command]
         with (self.home / log).open("ab") as out:
             return subprocess.Popen(
@@ -106,6 +106,9 @@ class Stage:
         """Have the producer carry out a command; return its answer (`began_ns`, `seconds`)."""
         self.begin(command)
         return self._read_answer(within_seconds)
+
+    def send_one(self, number: int) -> None:
+        self.send(Command("one_by_one", number, 1), START_SECONDS)
 
     def begin(self, command: Command) -> None:
         assert self.producer and self.producer.stdin
@@ -216,6 +219,10 @@ def end(process: "subprocess.Popen[bytes]", grace_seconds: float = 8.0) -> None:
     process.wait()
 
 
+def _urls(environment: dict[str, str]) -> dict[str, str]:
+    return {"{database}": environment[DATABASE_VARIABLE], "{amqp}": environment[AMQP_VARIABLE]}
+
+
 @contextlib.contextmanager
 def staged(system: System, postgres: Postgres, rabbit: Rabbit, capacity: int) -> Iterator[Stage]:
     """Give the system a fresh database and no queues, set it up, open its producer; take all away at the end."""
@@ -231,8 +238,8 @@ def staged(system: System, postgres: Postgres, rabbit: Rabbit, capacity: int) ->
             MARKS_VARIABLE: str(home / "marks"),
             "PYTHONPATH": str(ROOT),
             "PYTHONUNBUFFERED": "1",
-            **dict(system.spec.environment),
         }
+        environment |= {key: _urls(environment).get(text, text) for key, text in system.spec.environment}
         marks = Marks.create(home / "marks", capacity)
         with Database(postgres.url(name)) as database:
             stage = Stage(system, postgres, rabbit, database, home, marks, environment)

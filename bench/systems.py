@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.peers.base import Spec
 from bench.system import ROOT, System
 
-PEER_RUNNER = ("-m", "bench.peers.run")
+RUNNER = ("-m", "bench.peers.run")
 SHARES = {
     "celery": 0.1,
     "celery_no_results": 0.3,
@@ -30,9 +30,9 @@ class Missing:
     reason: str
 
 
-def load_peer(name: str, python: Path) -> System | Missing:
-    """Ask the peer's module, in its own environment, how it is to be run."""
-    command = [str(python), *PEER_RUNNER, name, "spec"]
+def load(name: str, module: str, python: Path) -> System | Missing:
+    """Ask the system's module, in its own environment, how it is to be run."""
+    command = [str(python), *RUNNER, module, "spec"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -41,10 +41,10 @@ def load_peer(name: str, python: Path) -> System | Missing:
     return System(
         name=name,
         python=str(python),
-        runner=(*PEER_RUNNER, name),
+        runner=(*RUNNER, module),
         spec=_spec(answer["spec"]),
         versions=answer["versions"],
-        share=SHARES[name],
+        share=SHARES.get(name, 1.0),
     )
 
 

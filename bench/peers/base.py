@@ -1,6 +1,6 @@
 """The protocol between the benchmark and a system under test: what to start, and a producer that is told what to send.
 
-Each peer's module offers `SPEC`, `setup()` and `Producer`. `python -m bench.peers.run <peer> spec|setup|produce` runs
+Each peer's module offers `SPEC`, `setup()` and `Producer`. `python -m bench.peers.run <module> spec|setup|produce` runs
 them in the peer's own environment; the benchmark speaks to the producer over its standard input and output, one JSON
 object a line, so that no interpreter start lies inside a measured time. The standard library alone is used here.
 """
@@ -25,7 +25,8 @@ BATCH = 1000
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What a system is and how it is run; in a command, `{python}` is the interpreter of its environment and `{database}` the URL."""
+    """What a system is and how it is run; in a command, `{python}` is the interpreter of its environment and `{database}` and
+    `{amqp}` (in a command or the environment) are the URLs of this run."""
 
     title: str
     settings: str

@@ -1,4 +1,4 @@
-"""Run one part of a peer inside the peer's environment: `python -m bench.peers.run <peer> spec|setup|produce`."""
+"""Run one part of a system inside its own environment: `python -m bench.peers.run <module> spec|setup|produce`."""
 
 import asyncio
 import importlib
@@ -15,16 +15,16 @@ PARTS = ("spec", "setup", "produce")
 def main() -> None:
     """Read the peer and the part from the command line and run it."""
     if len(sys.argv) != 3 or sys.argv[2] not in PARTS:
-        raise SystemExit(f"usage: python -m bench.peers.run <peer> {'|'.join(PARTS)}")
-    peer = importlib.import_module(f"bench.peers.{sys.argv[1]}")
+        raise SystemExit(f"usage: python -m bench.peers.run <module> {'|'.join(PARTS)}")
+    system = importlib.import_module(sys.argv[1])
     match sys.argv[2]:
         case "spec":
-            versions = {name: importlib.metadata.version(name) for name in peer.SPEC.packages}
-            print(json.dumps({"spec": asdict(peer.SPEC), "versions": versions}))
+            versions = {name: importlib.metadata.version(name) for name in system.SPEC.packages}
+            print(json.dumps({"spec": asdict(system.SPEC), "versions": versions}))
         case "setup":
-            peer.setup()
+            system.setup()
         case _:
-            asyncio.run(serve(peer.Producer()))
+            asyncio.run(serve(system.Producer()))
 
 
 if __name__ == "__main__":
