@@ -58,9 +58,7 @@ class Depth:
 def load_rows(database: Database, rows: int) -> None:
     """Load `rows` finished and `rows` waiting tasks, copies of the one task that waits already."""
     for status, offset, attempts in (("done", 0, 1), ("queued", rows, 0)):
-        database.execute(
-            _TASKS.format(offset=offset, tenant=TENANT, status=status, attempts=attempts, count=rows)
-        )
+        database.execute(_TASKS.format(offset=offset, tenant=TENANT, status=status, attempts=attempts, count=rows))
     database.execute(_ATTEMPTS)
     database.execute(_READY.format(offset=rows, count=rows))
     database.execute("VACUUM ANALYZE")

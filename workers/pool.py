@@ -86,8 +86,8 @@ class Pool:
         """Work until `stop` is set, then drain and leave the register."""
         loops = [
             asyncio.create_task(self.consumer.receive_forever(), name="receive"),
-            asyncio.create_task(self.consumer.claim_forever(), name="claim"),
-            asyncio.create_task(self.consumer.settle_forever(), name="settle"),
+            asyncio.create_task(self.consumer.claims.forever(), name="claim"),
+            asyncio.create_task(self.consumer.settlements.forever(), name="settle"),
             asyncio.create_task(self._beat_forever(stop), name="heartbeat"),
         ]
         if self._guard is not None:
@@ -178,7 +178,7 @@ class Pool:
             if run.interrupted_at is None or run.settled or waits_for_thread:
                 continue
             if now - run.interrupted_at > self._settings.cancel_grace_seconds:
-                self.consumer.end(run, self.runner.interrupted(run))
+                self.consumer.end(run)
 
     async def _write_progress(self, runs: Sequence[Run]) -> None:
         said = [(run, progress) for run in runs if (progress := run.context.take_progress()) is not None]

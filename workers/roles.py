@@ -1,4 +1,4 @@
-"""What a process may do beside serving HTTP: work, and stand for the dispatcher's lead with the sweeps of the leader."""
+"""What a process may do beside serving HTTP: work, and stand for the dispatcher's lead with the leader's sweeps."""
 
 import asyncio
 import contextlib

@@ -6,22 +6,21 @@ costs the same whether thousands or millions wait.
 """
 
 import asyncio
-import json
 import logging
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy.engine import Row
 
-from app.broker.base import BrokerError, Published, TaskMessage
+from app.broker.base import BrokerError, Published
 from app.domain.capacity import Capacity, Pool, Seats
-from app.domain.fairness import Head, TenantHeads
 from app.domain.release import Demand, Plan, plan_release
 from app.runtime import Runtime
+from app.services.in_flight import InFlight, Pace
+from app.services.releases import by_limit, figures_of, message_of, pools_of, tenant_heads
 from app.store import delayed, flights, lanes, pauses, workers
 from app.store.lanes import LaneHeads
 from app.telemetry.logs import event
@@ -29,57 +28,10 @@ from app.telemetry.logs import event
 log = logging.getLogger("despacho.dispatcher")
 
 MAX_LANES = 64
-READ_SHARE = 0.05
-"""Full reads (counts, heads from the very start of a lane) take at most this share of the leader's time."""
 
 
 class LostLead(Exception):
     """The release statement moved nothing: somebody else leads, or the lease ran out."""
-
-
-@dataclass(slots=True)
-class Pace:
-    """Spaces an expensive read so that it takes at most READ_SHARE of the time, and at least `every_seconds` apart."""
-
-    every_seconds: float
-    next_at: float = 0.0
-
-    def due(self) -> bool:
-        """Say whether it may run now."""
-        return time.monotonic() >= self.next_at
-
-    def ran(self, started: float) -> None:
-        """Note a run that began at `started` (`time.monotonic()`)."""
-        now = time.monotonic()
-        self.next_at = now + max(self.every_seconds, (now - started) / READ_SHARE)
-
-
-@dataclass(slots=True)
-class _Counts:
-    """What is in flight per class, between two full counts."""
-
-    in_flight: Counter[str] = field(default_factory=Counter)
-    departed: dict[str, int] = field(default_factory=dict)
-    rate: dict[str, float] = field(default_factory=dict)
-    rate_at: float = 0.0
-
-    def tallied(self, tallies: Mapping[str, tuple[int, int]]) -> None:
-        """Take off what departed since the last look, and learn how many depart per second."""
-        now = time.monotonic()
-        seconds = now - self.rate_at
-        for name, (_, departed) in tallies.items():
-            gone = max(0, departed - self.departed.get(name, departed))
-            self.departed[name] = departed
-            self.in_flight[name] = max(0, self.in_flight[name] - gone)
-            self._since[name] += gone
-        if seconds >= 0.05:
-            keep = 0.5 ** (seconds / 0.25)
-            for name in set(self.rate) | set(self._since):
-                self.rate[name] = self.rate.get(name, 0.0) * keep + (self._since[name] / seconds) * (1 - keep)
-            self._since.clear()
-            self.rate_at = now
-
-    _since: Counter[str] = field(default_factory=Counter)
 
 
 class Dispatcher:
@@ -95,7 +47,7 @@ class Dispatcher:
         self._reset()
 
     def _reset(self) -> None:
-        self._counts = _Counts()
+        self._counts = InFlight()
         self._pools: tuple[Pool, ...] = ()
         self._paused: frozenset[str] = frozenset()
         self._by_limit: Counter[str] = Counter()
@@ -160,16 +112,16 @@ class Dispatcher:
             self._counts.tallied(tallies)
             if world:
                 live = await workers.live(connection)
-                self._pools = _pools(live)
+                self._pools = pools_of(live)
                 self._paused = await pauses.active(connection)
                 await self.runtime.policy.refresh(connection)
             if count:
                 counted = await flights.counts(connection)
-                self._counts.in_flight = Counter({name: in_flight for name, (in_flight, _) in counted.items()})
+                self._counts.count = Counter({name: in_flight for name, (in_flight, _) in counted.items()})
                 # Read again after the count: a departure in between must not be taken off twice.
                 self._counts.departed = {n: d for n, (_, d) in (await workers.tallies(connection)).items()}
             if self.runtime.policy.current.limits and (count or world):
-                self._by_limit = _by_limit(await flights.counts_by_name(connection), self.runtime.registry)
+                self._by_limit = by_limit(await flights.counts_by_name(connection), self.runtime.registry)
         if world:
             self._world_pace.ran(started)
         if count:
@@ -196,7 +148,7 @@ class Dispatcher:
 
     async def _plan(self) -> tuple[Plan | None, list[LaneHeads]]:
         policy = self.runtime.policy.current
-        capacity = Capacity(self._pools, dict(self._counts.in_flight), self._stretch())
+        capacity = Capacity(self._pools, dict(self._counts.count), self._stretch())
         seats = Seats(policy, capacity)
         most = self._settings.max_release
         budgets = {
@@ -210,7 +162,7 @@ class Dispatcher:
         if not heads:
             return None, []
         demand = Demand(
-            heads=_tenant_heads(heads, self.runtime.registry),
+            heads=tenant_heads(heads, self.runtime.registry),
             clocks=self._clocks,
             in_flight=self._by_limit,
             paused=self._paused,
@@ -277,7 +229,7 @@ class Dispatcher:
             "holder": self.holder,
             "epoch": self.epoch,
             "policy_version": self.runtime.policy.current.version,
-            "figures": _figures(plan, self._counts.in_flight),
+            "figures": figures_of(plan, self._counts.count),
             "ids": ids,
             "turn_classes": [key[0] for key in plan.virtual_times],
             "turn_tenants": [key[1] for key in plan.virtual_times],
@@ -295,10 +247,10 @@ class Dispatcher:
             raise LostLead
         self._clocks.update(plan.clocks)
         for row in rows:
-            self._counts.in_flight[row.priority_class] += 1
+            self._counts.count[row.priority_class] += 1
         if self.runtime.policy.current.limits:
             self._by_limit.update(
-                _by_limit(Counter((r.task_type, r.tenant_id, r.task_group) for r in rows), self.runtime.registry)
+                by_limit(Counter((r.task_type, r.tenant_id, r.task_group) for r in rows), self.runtime.registry)
             )
         self._move_floors(heads, {row.task_id for row in rows})
         return rows
@@ -332,7 +284,7 @@ class Dispatcher:
         )
         for row in failed:
             if row.task_id in back:
-                self._counts.in_flight[row.priority_class] -= 1
+                self._counts.count[row.priority_class] -= 1
         if Published.UNROUTABLE.value in reasons:
             try:
                 await self.runtime.broker.declare(tuple(self.runtime.policy.current.by_name))
@@ -346,66 +298,3 @@ class Dispatcher:
             await flights.hand_back(
                 self.runtime.database, rows[start : start + 1000], worker_id=self.holder, why="restart"
             )
-
-
-def message_of(row: Row[Any]) -> TaskMessage:
-    """Make the message of a released row."""
-    trace = {} if row.traceparent is None else {"traceparent": row.traceparent}
-    if row.tracestate is not None:
-        trace["tracestate"] = row.tracestate
-    created_at = row.submitted_at.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    return TaskMessage(row.task_id, row.task_type, row.tenant_id, row.attempt, row.dispatch, created_at, trace)
-
-
-def _pools(live: Sequence[Row[Any]]) -> tuple[Pool, ...]:
-    seats: Counter[frozenset[str]] = Counter()
-    for worker in live:
-        if not worker.draining:
-            seats[frozenset(worker.classes)] += worker.slots
-    return tuple(Pool(classes, count) for classes, count in sorted(seats.items(), key=lambda item: sorted(item[0])))
-
-
-def _by_limit(counts: Mapping[tuple[str, str, str], int], registry: Mapping[str, Any]) -> Counter[str]:
-    by: Counter[str] = Counter()
-    for (task_type, tenant, group), count in counts.items():
-        by[f"type:{task_type}"] += count
-        by[f"tenant:{tenant}"] += count
-        if group:
-            by[f"group:{group}"] += count
-        known = registry.get(task_type)
-        for dependency in known.spec.depends_on if known is not None else ():
-            by[f"dependency:{dependency}"] += count
-    return by
-
-
-def _tenant_heads(heads: Sequence[LaneHeads], registry: Mapping[str, Any]) -> dict[str, list[TenantHeads]]:
-    grouped: dict[str, dict[str, tuple[float, float, list[Head]]]] = {}
-    for lane in heads:
-        task_type = registry.get(lane.task_type)
-        depends_on = task_type.spec.depends_on if task_type is not None else ()
-        tenants = grouped.setdefault(lane.priority_class, {})
-        _, _, rows = tenants.setdefault(lane.tenant_id, (lane.virtual_time, lane.weight, []))
-        rows.extend(
-            Head(task_id, lane.task_type, lane.task_group, order_at, cost, timeout_seconds, preemptible, depends_on)
-            for task_id, order_at, cost, timeout_seconds, preemptible in zip(
-                lane.task_ids, lane.order_ats, lane.costs, lane.timeouts_seconds, lane.preemptibles, strict=True
-            )
-        )
-    return {
-        name: [TenantHeads(tenant, time_, weight, rows) for tenant, (time_, weight, rows) in tenants.items()]
-        for name, tenants in grouped.items()
-    }
-
-
-def _figures(plan: Plan, in_flight: Mapping[str, int]) -> str:
-    released: dict[str, Counter[str]] = {}
-    for release in plan.releases:
-        released.setdefault(release.priority_class, Counter())[release.seat.value] += 1
-    waiting = {
-        name: {reason.value: count for reason, count in put_off.reasons.items()}
-        for name, put_off in plan.waiting.items()
-    }
-    return json.dumps(
-        {"released": released, "put_off": waiting, "in_flight": dict(in_flight), "limits_full": plan.limits_full},
-        separators=(",", ":"),
-    )

@@ -12,8 +12,8 @@ from bench.marks import mark
 from bench.peers.base import Spec, database_url
 
 CONCURRENCY = 100
-CLAIMERS = int(__import__("os").environ.get("CL","1"))
-CLAIM_BATCH = int(__import__("os").environ.get("CB","512"))
+CLAIMERS = int(__import__("os").environ.get("CL", "1"))
+CLAIM_BATCH = int(__import__("os").environ.get("CB", "512"))
 _WORKER = ("{python}", "-m", "bench.peers.awa")
 
 SPEC = Spec(
