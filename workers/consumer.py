@@ -5,6 +5,7 @@ settlements are two pipelines of one flush at a time each: what arrives meanwhil
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -59,6 +60,7 @@ class TaskConsumer:
         self._draining = False
         self._claiming = False
         self._settling = False
+        self._moved = asyncio.Event()
 
     @property
     def free_slots(self) -> int:
@@ -109,6 +111,7 @@ class TaskConsumer:
                 self._claiming = True
                 await self._claim(batch)
                 self._claiming = False
+                self._moved.set()
                 continue
             patience = 0.0 if self._draining else self._settings.hand_back_seconds
             wait = self._inbox[0][0] + patience - loop.time()
@@ -127,6 +130,7 @@ class TaskConsumer:
             self._claiming = True
             await self._hand_back(batch, "worker_full" if not self._draining else "worker_draining")
             self._claiming = False
+            self._moved.set()
 
     async def _claim(self, batch: Sequence[Delivery]) -> None:
         by_id: dict[str, Delivery] = {}
@@ -209,6 +213,7 @@ class TaskConsumer:
             self.tails += 1
             run.tail.add_done_callback(self._tail_ended)
         self.end(run, settlement)
+        self._moved.set()
         self._claim_now.set()
 
     def _tail_ended(self, tail: asyncio.Future[object]) -> None:
@@ -262,6 +267,7 @@ class TaskConsumer:
             for group in groups.values():
                 await self._settle(group)
             self._settling = False
+            self._moved.set()
             self._claim_now.set()
 
     async def _settle(self, group: list[tuple[Run, Settlement]]) -> None:
@@ -287,7 +293,7 @@ class TaskConsumer:
                 await asyncio.sleep(0.05 + 0.2 * self.runtime.draw())
 
     async def _split(self, group: list[tuple[Run, Settlement]]) -> set[str]:
-        """Find the settlement that cannot be stored; it is written as a failure that says so, the others as they are."""
+        """Find the settlement that cannot be stored: it becomes a failure that says so, the others stay as they are."""
         if len(group) > 1:
             middle = len(group) // 2
             first, _ = await self._written(group[:middle])
@@ -347,8 +353,10 @@ class TaskConsumer:
         self._claim_now.set()
         give_up_at = loop.time() + grace_seconds
         while (self.runs or self._claiming) and loop.time() < give_up_at:
-            tasks = [run.task for run in self.runs.values() if run.task is not None]
-            await asyncio.wait(tasks or [asyncio.ensure_future(asyncio.sleep(0.005))], timeout=max(0.0, give_up_at - loop.time()))
+            self._moved.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(give_up_at):
+                    await self._moved.wait()
         for run in list(self.runs.values()):
             run.stop(Interrupt.SHUTDOWN)
         if tasks := [run.task for run in self.runs.values() if run.task is not None]:
@@ -356,5 +364,5 @@ class TaskConsumer:
         for run in list(self.runs.values()):
             self.end(run, self.runner.interrupted(run))
         while self._inbox or self._ended or self._claiming or self._settling:
-            await asyncio.sleep(0.005)
-
+            self._moved.clear()
+            await self._moved.wait()

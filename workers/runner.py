@@ -55,7 +55,9 @@ class Runner:
         """Run the handler to its end and say what shall be written; None when the attempt is no longer ours."""
         task_type = self._registry.get(run.claimed.type)
         if task_type is None:
-            return self._failed(run.claimed, None, Failure("unknown_handler", "this worker has no such task type", False))
+            return self._failed(
+                run.claimed, None, Failure("unknown_handler", "this worker has no such task type", False)
+            )
         try:
             result = await self._execute(task_type, run)
         except BaseException as error:
@@ -123,7 +125,9 @@ class Runner:
         if len(result) > self._max_result_bytes:
             message = f"the result is larger than the {self._max_result_bytes} bytes that may be stored"
             return self._failed(claimed, task_type, Failure("invalid_result", message, False))
-        return Settlement(claimed.task_id, claimed.fence, Move.FINISH, "done", result=result, cleared=claimed.crashes > 0)
+        return Settlement(
+            claimed.task_id, claimed.fence, Move.FINISH, "done", result=result, cleared=claimed.crashes > 0
+        )
 
     def _ended_badly(self, run: Run, task_type: TaskType, error: BaseException) -> Settlement | None:
         if run.interrupt is not None:

@@ -269,7 +269,7 @@ class Dispatcher:
         self._empty = empty - set(dropped)
         self._lane_pace.ran(started)
 
-    # --- do ------------------------------------------------------------------------------------------------------------
+    # --- do ----------------------------------------------------------------------------------------------------------
 
     async def _release(self, plan: Plan, heads: Sequence[LaneHeads]) -> Sequence[Row[Any]]:
         ids = sorted(release.task_id for release in plan.releases)
@@ -306,7 +306,9 @@ class Dispatcher:
     def _move_floors(self, heads: Sequence[LaneHeads], gone: set[str]) -> None:
         """Remember how far each lane was emptied from its start: up to the first task that stayed."""
         for lane in heads:
-            stayed = next((at for at, task_id in zip(lane.order_ats, lane.task_ids, strict=True) if task_id not in gone), None)
+            stayed = next(
+                (at for at, task_id in zip(lane.order_ats, lane.task_ids, strict=True) if task_id not in gone), None
+            )
             self._floors[lane.lane_id] = stayed or lane.order_ats[-1]
 
     async def _publish(self, rows: Sequence[Row[Any]]) -> None:
@@ -400,7 +402,8 @@ def _figures(plan: Plan, in_flight: Mapping[str, int]) -> str:
     for release in plan.releases:
         released.setdefault(release.priority_class, Counter())[release.seat.value] += 1
     waiting = {
-        name: {reason.value: count for reason, count in put_off.reasons.items()} for name, put_off in plan.waiting.items()
+        name: {reason.value: count for reason, count in put_off.reasons.items()}
+        for name, put_off in plan.waiting.items()
     }
     return json.dumps(
         {"released": released, "put_off": waiting, "in_flight": dict(in_flight), "limits_full": plan.limits_full},
