@@ -124,7 +124,7 @@ class Database:
         )
         # Plans of the hot statements are pinned to primary-key lookups in id order: with estimates from a moment ago
         # the planner at times hashes or scans a whole table for fifty ids.
-        pins = {"enable_hashjoin": "off", "enable_mergejoin": "off", "enable_seqscan": "off", "jit": "off"}
+        pins = {"enable_mergejoin": "off", "enable_seqscan": "off", "jit": "off"}
         self.hot: AsyncEngine = create_async_engine(
             async_url(url),
             pool_size=settings.hot_pool_size,
