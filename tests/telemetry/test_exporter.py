@@ -74,7 +74,7 @@ def test_a_check_that_raises_is_no_crash_and_no_leak(metrics: Metrics) -> None:
 )
 def test_the_token_guards_the_metrics_alone(metrics: Metrics, header: dict[str, str], status: int) -> None:
     exporter = Exporter(metrics, host="127.0.0.1", port=0, token="right-token")
-    encoded = {name: text.encode() for name, text in header.items()}
+    encoded = [(name.encode(), text.encode()) for name, text in header.items()]
 
     answer = httpx.get(f"http://127.0.0.1:{exporter.port}/metrics", headers=encoded, timeout=10, trust_env=False)
 
