@@ -87,7 +87,6 @@ class WorkerSettings(_Group):
         0.2, description="how long a delivery waits for a free slot before its row goes back"
     )
     max_result_bytes: int = Field(1024 * 1024, ge=1024)
-    thread_slots: int = Field(64, ge=1, description="threads for plain handlers")
 
     @field_validator("classes", mode="before")
     @classmethod

@@ -38,15 +38,19 @@ class ServiceActor:
     tenant_id: str | None = None
 
 
-def may_see(actor: Actor, tenant_id: str | None) -> bool:
-    """Say whether something of `tenant_id` (None: of no tenant) exists for this actor."""
-    return actor.tenant_id is None or actor.tenant_id == tenant_id
+class Hidden(NotFound):
+    """Something that exists and belongs to another tenant: to the caller the same as nothing, to the audit a fact."""
+
+    def __init__(self, target: str, tenant_id: str | None) -> None:
+        super().__init__()
+        self.target = target
+        self.tenant_id = tenant_id
 
 
-def check_seen(actor: Actor, tenant_id: str | None) -> None:
-    """Raise NotFound for what belongs to somebody else, exactly as for what does not exist."""
-    if not may_see(actor, tenant_id):
-        raise NotFound
+def check_seen(actor: Actor, target: str, tenant_id: str | None) -> None:
+    """Hold the owner of a found thing (None: it is of no tenant) against the actor. Raises Hidden."""
+    if actor.tenant_id is not None and actor.tenant_id != tenant_id:
+        raise Hidden(target, tenant_id)
 
 
 class AuditEntry:

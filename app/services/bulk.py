@@ -94,7 +94,7 @@ async def get(runtime: Runtime, actor: Actor, bulk_action_id: str) -> Row[Any]:
     """Read one bulk action. Raises NotFound."""
     async with runtime.database.transaction() as connection:
         row = await _get(connection, bulk_action_id)
-    check_seen(actor, row.tenant_id)
+    check_seen(actor, bulk_action_id, row.tenant_id)
     return row
 
 
@@ -103,7 +103,7 @@ async def abort(runtime: Runtime, actor: Actor, bulk_action_id: str) -> Row[Any]
     entry = AuditEntry(actor, "bulk.abort")
 
     async def once(connection: AsyncConnection) -> Row[Any]:
-        check_seen(actor, (await _get(connection, bulk_action_id)).tenant_id)
+        check_seen(actor, bulk_action_id, (await _get(connection, bulk_action_id)).tenant_id)
         await bulk_actions.abort(connection, bulk_action_id)
         row = await _get(connection, bulk_action_id)
         if row.state == BulkState.DONE:

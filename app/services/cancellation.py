@@ -80,7 +80,7 @@ async def _seen_task(connection: AsyncConnection, actor: Actor, task_id: str) ->
     row = (await get_tasks(connection, [task_id])).get(task_id)
     if row is None:
         raise NotFound
-    check_seen(actor, row.tenant_id)
+    check_seen(actor, task_id, row.tenant_id)
     return row
 
 

@@ -118,7 +118,7 @@ async def reprocess(runtime: Runtime, actor: Actor, either_id: str, reason: str)
         item = await dead_letters.get(connection, either_id)
         if item is None:
             raise await _not_dead(connection, actor, either_id)
-        check_seen(actor, item.tenant_id)
+        check_seen(actor, either_id, item.tenant_id)
         if item.task_id is None:
             raise Conflict("not_reprocessable", "A malformed message has no task that could run: purge it.")
         back = await dead_letters.reprocess(
@@ -198,12 +198,13 @@ async def _seen(connection: AsyncConnection, actor: Actor, either_id: str) -> Ro
     item = await dead_letters.get(connection, either_id)
     if item is None:
         raise NotFound
-    check_seen(actor, item.tenant_id)
+    check_seen(actor, either_id, item.tenant_id)
     return item
 
 
 async def _not_dead(connection: AsyncConnection, actor: Actor, either_id: str) -> Conflict | NotFound:
     row = (await get_tasks(connection, [either_id])).get(either_id)
-    if row is None or (actor.tenant_id is not None and row.tenant_id != actor.tenant_id):
+    if row is None:
         return NotFound()
+    check_seen(actor, either_id, row.tenant_id)
     return Conflict("not_dead_lettered", f"The task is {row.status}, not dead-lettered.", task_id=either_id)

@@ -22,7 +22,7 @@ class InputTooLarge(ServiceError):
     """The document is larger than the limit of `limit_bytes`."""
 
     def __init__(self, limit_bytes: int) -> None:
-        super().__init__("input_too_large", f"An input may have at most {limit_bytes} bytes.")
+        super().__init__("payload_too_large", f"An input may have at most {limit_bytes} bytes.")
         self.limit_bytes = limit_bytes
 
 
@@ -73,7 +73,7 @@ async def fetch(runtime: Runtime, actor: Actor, input_ref: str) -> tuple[StoredI
         found = await inputs.get(connection, input_ref) if is_id("input", input_ref) else None
     if found is None:
         raise NotFound
-    check_seen(actor, found[0].tenant_id)
+    check_seen(actor, input_ref, found[0].tenant_id)
     return found
 
 

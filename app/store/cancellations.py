@@ -65,7 +65,7 @@ tally AS (
     ON CONFLICT (worker_id, priority_class) DO UPDATE SET departed = tallies.departed + excluded.departed
 )
 SELECT task_id, true AS cancelled FROM moved UNION ALL SELECT task_id, false FROM asked
-""")  # noqa: S608
+""")
 
 
 @dataclass(frozen=True, slots=True)

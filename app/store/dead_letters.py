@@ -82,9 +82,7 @@ async def after(
     tasks_only: bool,
 ) -> list[str]:
     """Read the ids of the next dead letters of a bulk action, in order: above `cursor`, up to `upper_bound`."""
-    query = select(_TABLE.dead_letter_id).where(
-        *dead_letter_conditions(found), _TABLE.dead_letter_id <= upper_bound
-    )
+    query = select(_TABLE.dead_letter_id).where(*dead_letter_conditions(found), _TABLE.dead_letter_id <= upper_bound)
     if cursor is not None:
         query = query.where(_TABLE.dead_letter_id > cursor)
     if tasks_only:
@@ -140,7 +138,7 @@ FROM moved m
 LEFT JOIN unnest(CAST(:costs AS text[]), CAST(:weights AS float4[])) AS c(name, weight) ON c.name = m.cost_class
 LEFT JOIN unnest(CAST(:classes AS text[]), CAST(:seconds AS float8[])) AS w(name, seconds) ON w.name = m.priority_class
 RETURNING task_id
-""")  # noqa: S608
+""")
 
 
 async def reprocess(
@@ -248,7 +246,7 @@ SELECT :dead_letter_id, g.task_id, g.tenant_id, g.task_type, g.priority_class, N
        clock_timestamp(), 'delivery_limit', :why, m.attempts, g.traceparent
 FROM gone g JOIN moved m ON m.task_id = g.task_id
 RETURNING task_id
-""")  # noqa: S608
+""")
 
 
 async def bury_unclaimed(

@@ -29,13 +29,13 @@ _COLUMNS = "input_ref, tenant_id, sha256, size_bytes, content_type, created_at"
 _FIND = text(f"""
 UPDATE inputs SET used_at = clock_timestamp()
 WHERE tenant_id = :tenant_id AND sha256 = :sha256 AND content_type = :content_type RETURNING {_COLUMNS}
-""")  # noqa: S608
+""")
 _INSERT = text(f"""
 INSERT INTO inputs (input_ref, tenant_id, sha256, size_bytes, content_type, content, created_at, used_at)
 VALUES (:input_ref, :tenant_id, :sha256, :size_bytes, :content_type, :content, clock_timestamp(), clock_timestamp())
 ON CONFLICT (tenant_id, sha256, content_type) DO UPDATE SET used_at = clock_timestamp()
 RETURNING {_COLUMNS}
-""")  # noqa: S608
+""")
 
 
 async def find(connection: AsyncConnection, *, tenant_id: str, sha256: str, content_type: str) -> StoredInput | None:
@@ -60,7 +60,7 @@ async def insert(
     return StoredInput(*(await connection.execute(_INSERT, values)).one())
 
 
-_GET = text(f"SELECT {_COLUMNS}, content FROM inputs WHERE input_ref = :input_ref")  # noqa: S608
+_GET = text(f"SELECT {_COLUMNS}, content FROM inputs WHERE input_ref = :input_ref")
 
 
 async def get(connection: AsyncConnection, input_ref: str) -> tuple[StoredInput, bytes] | None:
@@ -76,7 +76,7 @@ _MARK = text(f"""
 UPDATE inputs SET used_at = clock_timestamp() WHERE input_ref IN (
     SELECT input_ref FROM inputs WHERE tenant_id = :tenant_id AND input_ref = ANY(CAST(:refs AS text[]))
     AND used_at < clock_timestamp() - {_MARK_AFTER} ORDER BY input_ref FOR UPDATE)
-""")  # noqa: S608
+""")
 
 
 async def mark_used(connection: AsyncConnection, tenant_id: str, refs: Sequence[str]) -> set[str]:

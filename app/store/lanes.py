@@ -67,7 +67,10 @@ class LaneHeads:
 # The lanes with the lowest virtual time of each class that may release something, and the first rows of each; one row
 # a lane, because decoding five arrays costs a fifth of decoding a row per task.
 # `floors` are lower bounds of order_at per lane: what lies before was seen to be gone (see dispatch.Dispatcher._heads).
-_HEADS = text("""
+_FLOOR = """COALESCE((SELECT f.floor_at FROM unnest(CAST(:floor_lanes AS bigint[]), CAST(:floors AS timestamptz[]))
+                    AS f(lane_id, floor_at) WHERE f.lane_id = r.lane_id LIMIT 1), '-infinity')"""
+_HEADS = text(
+    """
 WITH wanted AS MATERIALIZED (
     SELECT * FROM unnest(CAST(:classes AS text[]), CAST(:budgets AS int[])) AS w(priority_class, budget)
 ),
@@ -81,6 +84,7 @@ turn AS MATERIALIZED (
           AND l.task_type <> ALL (CAST(:skip_types AS text[]))
           AND l.tenant_id <> ALL (CAST(:skip_tenants AS text[]))
           AND l.task_group <> ALL (CAST(:skip_groups AS text[]))
+          AND EXISTS (SELECT 1 FROM ready r WHERE r.lane_id = l.lane_id AND r.order_at >= {floor})
         ORDER BY l.virtual_time, l.tenant_id
         LIMIT LEAST(w.budget, :max_lanes)
     ) l
@@ -96,14 +100,14 @@ CROSS JOIN LATERAL (
         SELECT r.task_id, r.order_at, r.cost, r.timeout_seconds, r.preemptible
         FROM ready r
         WHERE r.lane_id = u.lane_id
-          AND r.order_at >= COALESCE((SELECT f.floor_at FROM unnest(CAST(:floor_lanes AS bigint[]),
-                                         CAST(:floors AS timestamptz[])) AS f(lane_id, floor_at)
-                                      WHERE f.lane_id = u.lane_id LIMIT 1), '-infinity')
+          AND r.order_at >= {floor}
         ORDER BY r.order_at, r.task_id
         LIMIT CASE WHEN u.lanes = 1 THEN u.budget ELSE CEIL(2.0 * u.budget / u.lanes) END
     ) r
 ) h
-""")
+WHERE h.task_ids IS NOT NULL
+""".replace("{floor}", _FLOOR)
+)
 
 
 async def heads(
@@ -115,8 +119,8 @@ async def heads(
     skip_groups: Sequence[str],
     floors: Mapping[int, datetime],
     max_lanes: int,
-) -> tuple[list[LaneHeads], list[int]]:
-    """Read the heads of the lanes whose turn it is, and the ids of looked-at lanes that turned out empty."""
+) -> list[LaneHeads]:
+    """Read the heads of the lanes whose turn it is; empty lanes are passed over."""
     rows = (
         await connection.execute(
             _HEADS,
@@ -132,8 +136,15 @@ async def heads(
             },
         )
     ).fetchall()
-    found = [LaneHeads(*row) for row in rows if row.task_ids is not None]
-    return found, [row.lane_id for row in rows if row.task_ids is None]
+    return [LaneHeads(*row) for row in rows]
+
+
+_EMPTY = text("SELECT lane_id FROM lanes l WHERE NOT EXISTS (SELECT 1 FROM ready r WHERE r.lane_id = l.lane_id)")
+
+
+async def empty(connection: AsyncConnection) -> set[int]:
+    """Name the lanes without waiting work."""
+    return {row.lane_id for row in (await connection.execute(_EMPTY)).fetchall()}
 
 
 _LOCK_EMPTY = text("SELECT lane_id FROM lanes WHERE lane_id = ANY(CAST(:ids AS bigint[])) FOR UPDATE SKIP LOCKED")

@@ -63,7 +63,7 @@ back AS (
     SELECT {place_of("g", dispatch="g.dispatch + 1", attempt="v.attempts + 1", queued_at=_DUE.replace("m.", "g."))},
            {_DUE.replace("m.", "g.")}, g.outcome
     FROM gone g JOIN moved v ON v.task_id = g.task_id
-)"""  # noqa: S608
+)"""
 
 _DEAD = """,
 dead AS (
@@ -78,7 +78,7 @@ dead AS (
 def _sql(move: Move) -> TextClause:
     more = {Move.FAIL: _BACK, Move.RETURN: _BACK, Move.SNOOZE: _BACK, Move.DEAD_LETTER: _DEAD}.get(move, "")
     return text(
-        f"WITH {_GIVEN}, moved AS ({move_sql(move, 'gone', _ALSO[move])} RETURNING t.task_id, t.attempts){more} "  # noqa: S608
+        f"WITH {_GIVEN}, moved AS ({move_sql(move, 'gone', _ALSO[move])} RETURNING t.task_id, t.attempts){more} "
         "SELECT g.task_id FROM gone g"
     )
 

@@ -231,8 +231,8 @@ async def _already_there(database: Database, tasks: Sequence[NewTask], keyed: bo
         )
     }
     for task in tasks:
-        row = held.get((task.tenant_id, task.endpoint, task.idempotency_key))
-        if task.task_id in found or row is None:
+        key = held.get((task.tenant_id, task.endpoint, task.idempotency_key))
+        if task.task_id in found or key is None:
             continue
-        found[task.task_id] = Replayed(row.task_id) if bytes(row.fingerprint) == task.fingerprint else KeyReused()
+        found[task.task_id] = Replayed(key.task_id) if bytes(key.fingerprint) == task.fingerprint else KeyReused()
     return found

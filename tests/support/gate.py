@@ -10,7 +10,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.install import MissingProgram, ensure_promtool, ensure_rabbitmq
+from tests.support.install import MissingProgram, ensure_rabbitmq
+from tests.support.prometheus import ensure_prometheus
 
 ROOT = Path(__file__).resolve().parents[2]
 _BIN = Path(sys.executable).parent
@@ -55,7 +56,7 @@ def ensure_programs() -> Verdict:
     """Make sure of the programs that no Python package brings."""
     started = time.monotonic()
     passed = True
-    for ensure in (ensure_rabbitmq, ensure_promtool):
+    for ensure in (ensure_rabbitmq, ensure_prometheus):
         try:
             ensure()
         except MissingProgram as error:
