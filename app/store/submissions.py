@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import Row, text
 
 from app.store.database import Database
 from app.store.lanes import ENSURE_LANES, LaneKey, lane_arrays
@@ -236,3 +236,10 @@ async def _already_there(database: Database, tasks: Sequence[NewTask], keyed: bo
             continue
         found[task.task_id] = Replayed(key.task_id) if bytes(key.fingerprint) == task.fingerprint else KeyReused()
     return found
+
+
+async def held_key(database: Database, tenant_id: str, endpoint: str, key: str) -> Row[Any] | None:
+    """Read the `fingerprint` and `task_id` that an idempotency key is held for, or None."""
+    values = {"tenants": [tenant_id], "endpoints": [endpoint], "keys": [key]}
+    held = await database.execute_hot(_HELD_KEYS, values)
+    return held[0] if held else None
