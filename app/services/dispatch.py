@@ -405,7 +405,8 @@ def _figures(plan: Plan, in_flight: Mapping[str, int]) -> str:
     for release in plan.releases:
         released.setdefault(release.priority_class, Counter())[release.seat.value] += 1
     waiting = {
-        name: {reason.value: count for reason, count in put_off.reasons.items()} for name, put_off in plan.waiting.items()
+        name: {reason.value: count for reason, count in put_off.reasons.items()}
+        for name, put_off in plan.waiting.items()
     }
     return json.dumps(
         {"released": released, "put_off": waiting, "in_flight": dict(in_flight), "limits_full": plan.limits_full},
