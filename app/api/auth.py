@@ -9,7 +9,6 @@ from app.api.front import Front, front_of
 from app.api.problems import unauthorized
 from app.api.query import refuse_unknown_parameters
 from app.domain.scopes import Scope
-from app.services.actors import may_see
 from app.services.callers import Caller
 from app.services.errors import Forbidden, NotFound
 
@@ -53,6 +52,6 @@ def needs(scope: Scope, *, platform: bool = False) -> Callable[[Request], Awaita
 
 def must_see(front: Front, caller: Caller, target: str, tenant_id: str | None) -> None:
     """Hold the owner of a found thing against the caller. Raises NotFound, and has the attempt audited."""
-    if not may_see(caller, tenant_id):
+    if caller.tenant_id is not None and caller.tenant_id != tenant_id:
         front.refusals.note(caller, target, tenant_id)
         raise NotFound
