@@ -22,7 +22,7 @@ class NewPause:
 
 
 _LASTS = "(until IS NULL OR until > clock_timestamp())"
-_ACTIVE = text(f"SELECT kind, name FROM pauses WHERE {_LASTS}")  # noqa: S608
+_ACTIVE = text(f"SELECT kind, name FROM pauses WHERE {_LASTS}")
 _INSERT = text("""
 INSERT INTO pauses (pause_id, kind, name, reason, until, created_by, created_at)
 VALUES (:pause_id, :kind, :name, :reason, :until, :created_by, clock_timestamp())
@@ -34,7 +34,7 @@ SELECT * FROM pauses
 WHERE {_LASTS} AND (CAST(:tenant_id AS text) IS NULL OR (kind = 'tenant' AND name = :tenant_id))
   AND (CAST(:before AS text) IS NULL OR pause_id < :before)
 ORDER BY pause_id DESC LIMIT :limit
-""")  # noqa: S608
+""")
 _DELETE = text("DELETE FROM pauses WHERE pause_id = :pause_id")
 _FORGET = text("DELETE FROM pauses WHERE until < clock_timestamp()")
 _TENANT = text("SELECT EXISTS (SELECT 1 FROM tenants WHERE tenant_id = :tenant_id)")
