@@ -9,12 +9,18 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import SettingsError as UnreadableSetting
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class _Group(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _split(value: object) -> object:
+    """Make a list of names separated by commas; a list stays one."""
+    return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
 
 
 class DatabaseSettings(_Group):
@@ -68,7 +74,10 @@ class DispatcherSettings(_Group):
 class WorkerSettings(_Group):
     slots: int = Field(16, ge=1, le=10_000)
     pool: str = Field("default", pattern=r"^[A-Za-z0-9_.-]{1,64}$")
-    classes: list[str] = Field(default_factory=list, description="classes that this pool serves; empty means all")
+    classes: Annotated[list[str], NoDecode] = Field(
+        default_factory=list, description="comma-separated classes that this pool serves; empty means all"
+    )
+    host_dispatcher: bool = Field(False, description="whether `despacho worker` also stands for the dispatcher's lead")
     lease_seconds: Seconds = 30.0
     heartbeat_seconds: Seconds = 1.0
     drain_grace_seconds: Seconds = 30.0
@@ -78,6 +87,11 @@ class WorkerSettings(_Group):
         0.2, description="how long a delivery waits for a free slot before its row goes back"
     )
     max_result_bytes: int = Field(1024 * 1024, ge=1024)
+
+    @field_validator("classes", mode="before")
+    @classmethod
+    def _split_classes(cls, value: object) -> object:
+        return _split(value)
 
 
 class RetentionSettings(_Group):
@@ -136,9 +150,7 @@ class Settings(BaseSettings):
     @field_validator("task_modules", mode="before")
     @classmethod
     def _split_modules(cls, value: object) -> object:
-        if isinstance(value, str):
-            return [name.strip() for name in value.split(",") if name.strip()]
-        return value
+        return _split(value)
 
 
 class SettingsError(Exception):
@@ -154,3 +166,6 @@ def load_settings(**overrides: Any) -> Settings:
             f"DESPACHO_{'__'.join(str(part) for part in item['loc']).upper()}: {item['msg']}" for item in error.errors()
         ]
         raise SettingsError("\n".join(lines)) from None
+    except UnreadableSetting as error:
+        # Its text names the field and the source, never the value.
+        raise SettingsError(f"DESPACHO_…: {error}; lists and tables should be JSON") from None

@@ -1,0 +1,5 @@
+"""`python -m app` is `despacho`."""
+
+from app.cli import main
+
+main()
