@@ -37,7 +37,7 @@ told AS (
     INSERT INTO events (task_id, at, kind, reason) SELECT task_id, clock_timestamp(), 'expired', 'valid_until' FROM moved
 ){tally if place == "flights" else ""}
 SELECT g.task_id, g.priority_class, g.task_type FROM gone g JOIN moved m ON m.task_id = g.task_id
-""")  # noqa: S608
+""")
 
 
 _EXPIRE = (_sql("ready"), _sql("delayed"), _sql("flights", "AND fence IS NULL"))

@@ -42,7 +42,7 @@ gone AS (
 history AS (DELETE FROM attempts a USING gone g WHERE a.task_id = g.task_id),
 told AS (DELETE FROM events e USING gone g WHERE e.task_id = g.task_id)
 SELECT (SELECT max(task_id) FROM seen) AS last, (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM gone) AS removed
-""")  # noqa: S608
+""")
 
 
 async def remove_tasks(database: Database, *, above: str, now: datetime, days: float, limit: int) -> Window:
@@ -67,7 +67,7 @@ SELECT dead_letter_id FROM dead_letters
 WHERE failed_at < {_BEFORE} AND CASE WHEN CAST(:error_type AS text) IS NULL
       THEN error_type <> ALL (CAST(:others AS text[])) ELSE error_type = :error_type END
 ORDER BY dead_letter_id LIMIT :limit
-""")  # noqa: S608
+""")
 
 
 async def old_dead_letters(
@@ -93,12 +93,12 @@ WITH old AS MATERIALIZED (
 )
 DELETE FROM inputs i USING old o WHERE i.input_ref = o.input_ref
   AND i.used_at < LEAST({_BEFORE}, clock_timestamp() - {USE_PROTECTS_SECONDS} * interval '1 second')
-""")  # noqa: S608
+""")
 
 
 def _by_time(table: str, key: str, column: str, also: str = "") -> str:
     return (
-        f"WITH old AS MATERIALIZED (SELECT {key} FROM {table} WHERE {column} < {_BEFORE} {also} "  # noqa: S608
+        f"WITH old AS MATERIALIZED (SELECT {key} FROM {table} WHERE {column} < {_BEFORE} {also} "
         f"ORDER BY {column} LIMIT :limit) DELETE FROM {table} g USING old o WHERE "
         + " AND ".join(f"g.{part} = o.{part}" for part in key.split(", "))
     )
@@ -116,7 +116,7 @@ WITH old AS MATERIALIZED (
     SELECT audit_id FROM audit WHERE audit_id < :below AND at < {_BEFORE} ORDER BY audit_id LIMIT :limit
 )
 DELETE FROM audit a USING old o WHERE a.audit_id = o.audit_id
-""")  # noqa: S608
+""")
 
 
 async def remove_old(connection: AsyncConnection, what: str, *, days: float, limit: int) -> int:

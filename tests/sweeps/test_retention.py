@@ -1,7 +1,5 @@
 """Retention removes what is old and nothing that is still referred to."""
 
-import time
-
 import pytest
 
 from app.runtime import Runtime
@@ -33,7 +31,10 @@ async def age(runtime: Runtime, days: float, *task_ids: str) -> None:
         runtime, "UPDATE tasks SET finished_at = :at WHERE task_id = ANY(CAST(:ids AS text[]))", at=row["at"], ids=new
     )
     await rows(
-        runtime, "UPDATE dead_letters SET failed_at = :at WHERE task_id = ANY(CAST(:ids AS text[]))", at=row["at"], ids=new
+        runtime,
+        "UPDATE dead_letters SET failed_at = :at WHERE task_id = ANY(CAST(:ids AS text[]))",
+        at=row["at"],
+        ids=new,
     )
 
 
@@ -126,8 +127,8 @@ async def test_keys_rounds_bulk_actions_and_audit_go_by_their_age(runtime: Runti
         assert len(await rows(runtime, f"SELECT 1 FROM {table}")) == left, table
 
 
-async def test_a_hundred_thousand_tasks_go_in_short_statements(runtime: Runtime) -> None:
-    """10⁵ final tasks between as many that stay: bounded turns, and no statement holds a lock for long."""
+async def test_a_hundred_thousand_tasks_go_in_small_batches(runtime: Runtime) -> None:
+    """10⁵ final tasks between as many that stay: bounded turns, and old tasks that stay are not looked at twice."""
     await rows(
         runtime,
         "INSERT INTO tasks (task_id, tenant_id, type, status, priority_class, reason_code, policy_version, facts, "
@@ -142,20 +143,15 @@ async def test_a_hundred_thousand_tasks_go_in_short_statements(runtime: Runtime)
         "submitted_at, 1 FROM tasks WHERE status = 'done'",
     )
     await rows(runtime, "ANALYZE")
-    cursor, removed, longest, turns = Cursor(), 0, 0.0, 0
+    cursor, removed, turns = Cursor(), 0, 0
 
-    started = time.monotonic()
     while turns == 0 or cursor.above:
-        began = time.monotonic()
         removed += await run_once(runtime, cursor)
-        longest = max(longest, time.monotonic() - began)
         turns += 1
-    seconds = time.monotonic() - started
 
     assert removed == 100_000
     assert turns == 5
     assert await rows(runtime, "SELECT count(*) AS n FROM attempts") == [{"n": 0}]
-    print(f"removed 100000 of 200000 tasks in {seconds:.1f} s, longest turn {longest:.2f} s")
 
 
 @pytest.mark.parametrize("days", [0.0001, 30.0])

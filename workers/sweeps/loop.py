@@ -26,7 +26,7 @@ class Sweep:
     most_share: float = 0.5
 
     def rest_seconds(self, took_seconds: float, draw: float) -> float:
-        """Say how long to rest after a turn that took so long: the interval give or take a tenth, or its share's due."""
+        """Say how long to rest after a turn: the interval give or take a tenth, or longer to keep to the share."""
         due = took_seconds * (1 / self.most_share - 1)
         return max(self.interval_seconds * (0.9 + 0.2 * draw), due)
 

@@ -78,7 +78,9 @@ async def _others(runtime: Runtime, settings: RetentionSettings) -> int:
                 break
     async with runtime.database.transaction() as connection:
         now = await schedules.now(connection)
-        removed += await retention.remove_audit(connection, now=now, days=settings.audit_days, limit=settings.batch_size)
+        removed += await retention.remove_audit(
+            connection, now=now, days=settings.audit_days, limit=settings.batch_size
+        )
         removed += await pauses.forget_over(connection)
         await workers.forget_dead(connection)
     return removed
