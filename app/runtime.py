@@ -99,7 +99,13 @@ async def open_runtime(
     Raises TaskModuleError, PolicyError or DatabaseUnavailable; what was opened by then is closed again.
     """
     registry = load(settings.task_modules)
-    database = Database(database_url, settings.database, application_name=f"despacho-{name}"[:63])
+    metrics = metrics or Metrics()
+    database = Database(
+        database_url,
+        settings.database,
+        application_name=f"despacho-{name}"[:63],
+        on_retry=metrics.database_retried,
+    )
     try:
         document = policy_document(settings)
 
@@ -114,7 +120,7 @@ async def open_runtime(
         settings=settings,
         database=database,
         broker=broker,
-        metrics=metrics or Metrics(),
+        metrics=metrics,
         policy=PolicyHolder(policy),
         registry=registry,
         name=name,

@@ -106,6 +106,7 @@ class Claims:
             message.task_id: (message.task_id, message.dispatch, message.type, message.tenant_id)
             for _, message in batch
         }
+        self._runtime.metrics.batch_flushed("claim", len(batch))
         owned: set[Delivery] = set()
         for claimed in await self._claimed(list(wants.values())):
             delivery = by_id[claimed.task_id]

@@ -92,6 +92,7 @@ class Pool:
         ]
         if self._guard is not None:
             self._guard.start()
+            loops.append(asyncio.create_task(self._tick_forever(self._guard), name="lease guard"))
         event(log, "worker_started", worker_id=self.identity.worker_id, slots=self.identity.slots)
         stopping = asyncio.create_task(stop.wait())
         done, _ = await asyncio.wait([*loops, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -129,16 +130,12 @@ class Pool:
                 await self.beat(draining=stop.is_set())
             except Exception as error:
                 event(log, "heartbeat_failed", level=logging.WARNING, error=error)
-            if self._guard is not None:
-                self._guard.beat()
-            lag_from = time.monotonic()
-            pause = max(0.05, every - (lag_from - started))
-            await asyncio.sleep(min(pause, 0.5))
-            self.runtime.metrics.loop_lag(max(0.0, time.monotonic() - lag_from - min(pause, 0.5)))
-            while (left := every - (time.monotonic() - started)) > 0:
-                if self._guard is not None:
-                    self._guard.beat()
-                await asyncio.sleep(min(left, 0.5))
+            await asyncio.sleep(max(0.05, every - (time.monotonic() - started)))
+
+    async def _tick_forever(self, guard: LeaseGuard) -> None:
+        while True:
+            guard.beat()
+            await asyncio.sleep(0.5)
 
     async def beat(self, *, draining: bool) -> None:
         """One turn: say that we live, renew leases, learn of cancels and losses, write progress."""

@@ -18,10 +18,13 @@ from app.domain.task_types import Executor
 from app.ids import mint
 from app.store.flights import Claimed
 from app.task_modules import Registry, TaskType
+from app.telemetry.logs import redacted
 from workers.children import ChildCrashed, ChildFailed, Children
 from workers.context import BlockingTaskContext, ReadInput
 from workers.run import Interrupt, Run
 from workers.threads import HandlerThreads
+
+_MESSAGE_CHARACTERS = 2000
 
 
 class InvalidResult(Exception):
@@ -161,7 +164,7 @@ class Runner:
             Move.FAIL if retries else Move.DEAD_LETTER,
             "failed",
             error_type=failure.error_type,
-            error_message=failure.message,
+            error_message=redacted(failure.message, _MESSAGE_CHARACTERS),
             error_retryable=failure.retryable,
             after_seconds=decision.seconds if isinstance(decision, RetryAfter) else None,
             dead_letter_id=None if retries else mint("dead"),

@@ -84,6 +84,7 @@ class Settlements:
             self._on_written()
 
     async def _settle(self, group: list[Entry]) -> None:
+        self._runtime.metrics.batch_flushed("settle", len(group))
         owned, in_doubt = await self._written(group)
         self._ack(run for run, _ in group)
         self._tell(group, owned, in_doubt)

@@ -142,7 +142,9 @@ def migrate(
         raise CommandFailed(migrations.revision_complaint(found) or "")
     back = migrations.is_downgrade(found, to)
     if back and not yes:
-        raise WrongUsage(f"going back from {found} to {to} deletes what {to} has no place for: add --yes if you mean it")
+        raise WrongUsage(
+            f"going back from {found} to {to} deletes what {to} has no place for: add --yes if you mean it"
+        )
     migrations.migrate(url, target=to, downgrade=back)
     now = asyncio.run(migrations.current_revision(url, settings.database, retry_for_seconds=wait))
     typer.echo(f"the database is at revision {now or 'base'}" + (", as it was" if now == found else ""))

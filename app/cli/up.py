@@ -38,9 +38,7 @@ class Running:
     embedded_dir: Path | None
 
 
-async def serve(
-    settings: Settings, stop: asyncio.Event, on_running: Callable[[Running], Awaitable[None]]
-) -> None:
+async def serve(settings: Settings, stop: asyncio.Event, on_running: Callable[[Running], Awaitable[None]]) -> None:
     """Start everything, call `on_running` when tasks can be sent, and go on until `stop` is set and all has drained.
 
     Raises CommandFailed when something cannot start or does not end.

@@ -135,21 +135,26 @@ async def reprocess(runtime: Runtime, actor: Actor, either_id: str, reason: str)
 
 
 async def record_malformed(
-    runtime: Runtime, malformed: Malformed, redelivered: bool, why: str, priority_class: str | None = None
+    runtime: Runtime,
+    malformed: Malformed,
+    redelivered: bool,
+    why: str | None = None,
+    priority_class: str | None = None,
 ) -> bool:
     """Record a message that could not be read as a dead letter without a task; commit, then ack.
 
-    False when the very same message was recorded before: it came again because its ack was lost. `why` never quotes
-    the body.
+    False when the very same message was recorded before: it came again because its ack was lost. `why` says more of
+    how it came here and never quotes the body.
     """
     dead_letter_id = mint("dead")
+    what = f"{malformed.reason} ({malformed.size_bytes} bytes)"
 
     async def once(connection: AsyncConnection) -> bool:
         return await dead_letters.record_malformed(
             connection,
             dead_letter_id,
             priority_class=priority_class,
-            why=f"{why}: {malformed.reason} ({malformed.size_bytes} bytes)",
+            why=what if why is None else f"{why}: {what}",
             body_sha256=malformed.body_sha256,
             redelivered=redelivered,
         )
@@ -157,15 +162,26 @@ async def record_malformed(
     return await runtime.database.run(once, retry_for_seconds=runtime.settings.database.retry_for_seconds)
 
 
-async def record_overdelivered(runtime: Runtime, message: TaskMessage, reason: str) -> str:
-    """Decide by the row about a message from the broker's dead-letter queue; commit, then ack.
+async def record_dead_delivery(runtime: Runtime, delivery: Delivery) -> str:
+    """Decide about one delivery from the broker's dead-letter queue by its row or, unreadable, by its body.
 
-    Returns `stale` (this stay is over: nothing to do), `handed_back` or `dead_lettered`.
+    Commit, then ack. Returns `malformed`, `stale` (this stay of the task is over: nothing to do), `handed_back` or
+    `dead_lettered`.
     """
+    reason = delivery.dead_reason or "unknown reason"
+    match delivery.message:
+        case Malformed() as malformed:
+            await record_malformed(runtime, malformed, delivery.redelivered, reason, delivery.priority_class)
+            return "malformed"
+        case TaskMessage() as message:
+            return await _give_up_or_hand_back(runtime, message, reason)
+
+
+async def _give_up_or_hand_back(runtime: Runtime, message: TaskMessage, reason: str) -> str:
     dead_letter_id = mint("dead")
+    task_id, dispatch = message.task_id, message.dispatch
 
     async def once(connection: AsyncConnection) -> str:
-        task_id, dispatch = message.task_id, message.dispatch
         times = await over_delivered.times_before(connection, task_id=task_id, dispatch=dispatch)
         if times is None:
             return "stale"
@@ -180,18 +196,8 @@ async def record_overdelivered(runtime: Runtime, message: TaskMessage, reason: s
     if answer == "handed_back":
         runtime.dispatcher_poke.poke()
     if answer == "dead_lettered":
-        runtime.tell_ended([message.task_id])
+        runtime.tell_ended([task_id])
     return answer
-
-
-async def record_dead_delivery(runtime: Runtime, delivery: Delivery) -> None:
-    """Turn one delivery from the broker's dead-letter queue into what its row or its body says; then ack it."""
-    reason = delivery.dead_reason or "unknown"
-    match delivery.message:
-        case Malformed() as malformed:
-            await record_malformed(runtime, malformed, delivery.redelivered, reason, delivery.priority_class)
-        case TaskMessage() as message:
-            await record_overdelivered(runtime, message, reason)
 
 
 async def _seen(connection: AsyncConnection, actor: Actor, either_id: str) -> Row[Any]:

@@ -20,7 +20,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One reason why a request does not validate. `pointer` is a JSON Pointer fragment of schema names: `#/input/url`."""
+    """One reason why a request does not validate.
+
+    `pointer` is a JSON Pointer fragment made of schema names: `#/input/url`. For a query parameter it is `?name`, for a
+    header `:Name`.
+    """
 
     pointer: str
     detail: str
@@ -50,7 +54,7 @@ class Invalid(ServiceError):
         self,
         errors: Iterable[FieldError | tuple[str, str]] = (),
         *,
-        code: str = "invalid_request",
+        code: str = "invalid_payload",
         detail: str = "The request does not validate; `errors` says where.",
     ) -> None:
         super().__init__(code, detail)

@@ -4,6 +4,7 @@ validate against the type → decide the class (policy) → quota → INSERT, co
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ from app.ids import mint
 from app.runtime import Runtime
 from app.services.errors import FieldError, Invalid, QuotaExceeded
 from app.store.database import LockTimeout, is_data_error
-from app.store.submissions import NewTask, Outcome, insert_tasks
+from app.store.submissions import NewTask, Outcome, Stored, insert_tasks
 from app.task_modules import TaskType
 
 
@@ -228,6 +229,15 @@ class Submitter:
     async def _flush(self, tasks: Sequence[NewTask]) -> list[Outcome]:
         outcomes = await insert_tasks(self._runtime.database, tasks)
         self._runtime.dispatcher_poke.poke()
+        metrics = self._runtime.metrics
+        metrics.batch_flushed("submit", len(tasks))
+        stored = [task for task, outcome in zip(tasks, outcomes, strict=True) if isinstance(outcome, Stored)]
+        for (priority_class, type_), count in Counter((task.priority_class, task.type) for task in stored).items():
+            metrics.tasks_submitted(priority_class, type_, count)
+        for (priority_class, reason), count in Counter(
+            (task.priority_class, task.reason_code) for task in stored
+        ).items():
+            metrics.tasks_classified(priority_class, reason, count)
         return outcomes
 
     async def room(self, tenant: TenantFacts, wanted: int) -> int:

@@ -17,6 +17,7 @@ from sqlalchemy.engine import Row
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import QueuePool
 from sqlalchemy.sql.elements import TextClause
 
 from app.settings import DatabaseSettings
@@ -99,10 +100,23 @@ def async_url(url: str) -> str:
     return f"postgresql+asyncpg://{match.group(3)}"
 
 
+def _in_use(engine: AsyncEngine) -> Callable[[], int]:
+    pool = engine.sync_engine.pool
+    return lambda: pool.checkedout() if isinstance(pool, QueuePool) else 0
+
+
 class Database:
     """The store's handle on one PostgreSQL database."""
 
-    def __init__(self, url: str, settings: DatabaseSettings, *, application_name: str = "despacho") -> None:
+    def __init__(
+        self,
+        url: str,
+        settings: DatabaseSettings,
+        *,
+        application_name: str = "despacho",
+        on_retry: Callable[[str], None] | None = None,
+    ) -> None:
+        self._on_retry = on_retry
         server_settings = {
             "application_name": application_name,
             "timezone": "UTC",
@@ -124,7 +138,7 @@ class Database:
         )
         # Plans of the hot statements are pinned to primary-key lookups in id order: with estimates from a moment ago
         # the planner at times hashes or scans a whole table for fifty ids.
-        pins = {"enable_hashjoin": "off", "enable_mergejoin": "off", "enable_seqscan": "off", "jit": "off"}
+        pins = {"enable_mergejoin": "off", "enable_seqscan": "off", "jit": "off"}
         self.hot: AsyncEngine = create_async_engine(
             async_url(url),
             pool_size=settings.hot_pool_size,
@@ -139,6 +153,12 @@ class Database:
                 | {"lock_timeout": "5000", "plan_cache_mode": "force_generic_plan"},
             },
         )
+
+    def pools(self) -> dict[str, tuple[int, Callable[[], int]]]:
+        """Name the connection pools with their sizes and how to ask for the connections in use."""
+        sizes = {"general": self.settings.pool_size, "hot": self.settings.hot_pool_size}
+        engines = {"general": self.general, "hot": self.hot}
+        return {name: (sizes[name], _in_use(engine)) for name, engine in engines.items()}
 
     async def close(self) -> None:
         """Close every connection."""
@@ -206,6 +226,8 @@ class Database:
                 if sqlstate(error) == "25006":
                     # The server turned read-only under us (failover): every pooled connection points at it.
                     await self.close()
+                if self._on_retry is not None:
+                    self._on_retry(sqlstate(error) or type(error).__name__)
                 if loop.time() >= give_up_at:
                     raise DatabaseUnavailable(type(error).__name__) from error
             await asyncio.sleep(min(pause, max(0.0, give_up_at - loop.time())) * (0.5 + random.random()))

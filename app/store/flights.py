@@ -115,6 +115,8 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     tracestate: str | None
 
 
+# No CTE is joined with another: the planner joins them by nested loops, whose cost grows with the square of a batch
+# (40 µs a task in batches of 400, against 13 µs for what is read from one CTE).
 CLAIM = text(f"""
 WITH want AS MATERIALIZED (
     SELECT * FROM unnest(CAST(:ids AS text[]), CAST(:dispatches AS int[]), CAST(:types AS text[]), CAST(:tenants AS text[]))
@@ -130,18 +132,16 @@ mine AS (
 ),
 moved AS (
     {move_sql(Move.CLAIM, "mine", "attempts = t.attempts + 1, started_at = COALESCE(t.started_at, m.claimed_at), next_attempt_at = NULL")}
-    RETURNING t.task_id, t.attempts, t.max_attempts, t.crashes, t.input, t.input_ref, t.metadata, t.due_at,
-              t.timeout_seconds AS run_seconds
+    RETURNING m.task_id, m.fence, t.attempts, t.max_attempts, m.task_type, m.tenant_id, m.task_group, m.priority_class,
+              t.timeout_seconds AS run_seconds, t.crashes, t.input, t.input_ref, t.metadata, m.submitted_at, m.queued_at,
+              m.released_at, m.claimed_at, t.due_at, m.valid_until, m.traceparent, m.tracestate
 ),
 tally AS (
     INSERT INTO tallies (worker_id, priority_class, claimed, departed)
     SELECT :worker_id, priority_class, count(*), 0 FROM mine GROUP BY priority_class
     ON CONFLICT (worker_id, priority_class) DO UPDATE SET claimed = tallies.claimed + excluded.claimed
 )
-SELECT m.task_id, m.fence, v.attempts, v.max_attempts, m.task_type, m.tenant_id, m.task_group, m.priority_class,
-       v.run_seconds, v.crashes, v.input, v.input_ref, v.metadata, m.submitted_at, m.queued_at, m.released_at, m.claimed_at,
-       v.due_at, m.valid_until, m.traceparent, m.tracestate
-FROM mine m JOIN moved v ON v.task_id = m.task_id
+SELECT * FROM moved
 """)
 
 # What this worker owns already: the answer to a claim whose COMMIT answer was lost.

@@ -60,9 +60,9 @@ _ALSO: dict[Move, str] = {
 _BACK = f""",
 back AS (
     INSERT INTO delayed ({PLACE}, due_at, why)
-    SELECT {place_of("g", dispatch="g.dispatch + 1", attempt="v.attempts + 1", queued_at=_DUE.replace("m.", "g."))},
+    SELECT {place_of("g", dispatch="g.dispatch + 1", attempt="g.attempts + 1", queued_at=_DUE.replace("m.", "g."))},
            {_DUE.replace("m.", "g.")}, g.outcome
-    FROM gone g JOIN moved v ON v.task_id = g.task_id
+    FROM moved g
 )"""
 
 _DEAD = """,
@@ -70,15 +70,15 @@ dead AS (
     INSERT INTO dead_letters (dead_letter_id, task_id, tenant_id, type, priority_class, task_group, failed_at, error_type,
                               error_message, attempts, worker_id, traceparent)
     SELECT g.dead_letter_id, g.task_id, g.tenant_id, g.task_type, g.priority_class, NULLIF(g.task_group, ''), g.ended_at,
-           g.error_type, COALESCE(g.error_message, ''), v.attempts, g.worker_id, g.traceparent
-    FROM gone g JOIN moved v ON v.task_id = g.task_id
+           g.error_type, COALESCE(g.error_message, ''), g.attempts, g.worker_id, g.traceparent
+    FROM moved g
 )"""
 
 
 def _sql(move: Move) -> TextClause:
     more = {Move.FAIL: _BACK, Move.RETURN: _BACK, Move.SNOOZE: _BACK, Move.DEAD_LETTER: _DEAD}.get(move, "")
     return text(
-        f"WITH {_GIVEN}, moved AS ({move_sql(move, 'gone', _ALSO[move])} RETURNING t.task_id, t.attempts){more} "
+        f"WITH {_GIVEN}, moved AS ({move_sql(move, 'gone', _ALSO[move])} RETURNING t.attempts, m.*){more} "
         "SELECT g.task_id FROM gone g"
     )
 

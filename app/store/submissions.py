@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import Row, text
 
 from app.store.database import Database
-from app.store.lanes import ENSURE_LANES, lane_arrays
+from app.store.lanes import ENSURE_LANES, LaneKey, lane_arrays
 from app.store.places import column
 
 
@@ -86,7 +86,7 @@ _COLUMNS: tuple[tuple[str, str], ...] = (
     ("timeout_seconds", "float8"), ("not_before", "timestamptz"), ("due_at", "timestamptz"),
     ("valid_until", "timestamptz"), ("valid_for_seconds", "float8"), ("start_within_seconds", "float8"),
     ("metadata", "text"), ("submitted_by", "text"), ("traceparent", "text"), ("tracestate", "text"),
-    ("idempotency_key", "text"), ("endpoint", "text"), ("fingerprint", "bytea"),
+    ("idempotency_key", "text"), ("endpoint", "text"), ("fingerprint", "bytea"), ("lane_no", "bigint"),
 )  # fmt: skip
 
 _GIVEN = (
@@ -101,9 +101,7 @@ _KEYS = """
 keys AS (
     INSERT INTO idempotency_keys (tenant_id, endpoint, key, fingerprint, task_id, created_at)
     SELECT g.tenant_id, g.endpoint, g.idempotency_key, g.fingerprint, g.task_id, clock_timestamp()
-    FROM given g WHERE EXISTS (
-        SELECT 1 FROM lane k WHERE k.priority_class = g.priority_class AND k.tenant_id = g.tenant_id
-        AND k.task_type = g.type AND k.task_group = COALESCE(g.task_group, ''))
+    FROM given g WHERE g.lane_no IN (SELECT lane_no FROM lane)
     ORDER BY g.tenant_id, g.endpoint, g.idempotency_key
     ON CONFLICT DO NOTHING RETURNING task_id
 ),
@@ -115,9 +113,9 @@ def _submit_sql(keyed: bool) -> str:
     return f"""
 WITH given AS MATERIALIZED ({_GIVEN}),
 lane AS MATERIALIZED (
-    SELECT l.lane_id, l.priority_class, l.tenant_id, l.task_type, l.task_group
+    SELECT l.lane_id, k.lane_no
     FROM lanes l JOIN unnest(CAST(:classes AS text[]), CAST(:tenants AS text[]), CAST(:types AS text[]), CAST(:groups AS text[]))
-        AS k(priority_class, tenant_id, task_type, task_group)
+        WITH ORDINALITY AS k(priority_class, tenant_id, task_type, task_group, lane_no)
       ON l.priority_class = k.priority_class AND l.tenant_id = k.tenant_id AND l.task_type = k.task_type
       AND l.task_group = k.task_group
     FOR KEY SHARE OF l
@@ -129,9 +127,9 @@ fresh AS MATERIALIZED (
            COALESCE(g.due_at, GREATEST(c.now, g.not_before) + g.start_within_seconds * interval '1 second') AS order_at,
            COALESCE(g.not_before > c.now, false) AS later
     FROM given g {fresh}
-    JOIN lane k ON k.priority_class = g.priority_class AND k.tenant_id = g.tenant_id AND k.task_type = g.type
-               AND k.task_group = COALESCE(g.task_group, '')
+    JOIN lane k ON k.lane_no = g.lane_no
     CROSS JOIN (SELECT clock_timestamp() AS now) c
+    WHERE NOT EXISTS (SELECT 1 FROM tasks t WHERE t.task_id = g.task_id)
 ),
 stored AS (
     INSERT INTO tasks (task_id, tenant_id, type, task_group, status, priority_class, reason_code, policy_version, facts,
@@ -143,7 +141,6 @@ stored AS (
         preemptible, max_attempts, timeout_seconds, submitted_at, not_before, due_at, limit_at, submitted_at,
         metadata, submitted_by, traceparent, tracestate
     FROM fresh ORDER BY task_id
-    ON CONFLICT (task_id) DO NOTHING
     RETURNING task_id, status, submitted_at, valid_until
 ),
 waiting AS (
@@ -151,7 +148,7 @@ waiting AS (
         timeout_seconds, preemptible, attempt, dispatch, submitted_at, traceparent, tracestate, lane_id)
     SELECT f.task_id, f.priority_class, f.tenant_id, f.type, COALESCE(f.task_group, ''), f.order_at, f.submitted_at,
         f.limit_at, f.cost, f.timeout_seconds, f.preemptible, 1, 1, f.submitted_at, f.traceparent, f.tracestate, f.lane_id
-    FROM fresh f JOIN stored s ON s.task_id = f.task_id WHERE NOT f.later
+    FROM fresh f WHERE NOT f.later
 ),
 put_off AS (
     INSERT INTO delayed (task_id, priority_class, tenant_id, task_type, task_group, order_at, queued_at, valid_until, cost,
@@ -159,7 +156,7 @@ put_off AS (
     SELECT f.task_id, f.priority_class, f.tenant_id, f.type, COALESCE(f.task_group, ''), f.order_at, f.not_before,
         f.limit_at, f.cost, f.timeout_seconds, f.preemptible, 1, 1, f.submitted_at, f.traceparent, f.tracestate,
         f.not_before, 'not_before'
-    FROM fresh f JOIN stored s ON s.task_id = f.task_id WHERE f.later
+    FROM fresh f WHERE f.later
 )
 SELECT task_id, status, submitted_at, valid_until FROM stored
 """
@@ -180,12 +177,16 @@ JOIN idempotency_keys y ON y.tenant_id = k.tenant_id AND y.endpoint = k.endpoint
 Outcome = Stored | Replayed | KeyReused
 
 
+def _lane_key(task: NewTask) -> LaneKey:
+    return task.priority_class, task.tenant_id, task.type, task.task_group or ""
+
+
 def _parameters(tasks: Sequence[NewTask]) -> dict[str, Any]:
-    values: dict[str, Any] = {name: column([getattr(task, name) for task in tasks]) for name, _ in _COLUMNS}
-    values.update(
-        lane_arrays((task.priority_class, task.tenant_id, task.type, task.task_group or "") for task in tasks)
-    )
-    return values
+    values: dict[str, Any] = {name: column([getattr(task, name) for task in tasks]) for name, _ in _COLUMNS[:-1]}
+    lanes = lane_arrays(map(_lane_key, tasks))
+    number = {key: at for at, key in enumerate(zip(*lanes.values(), strict=True), start=1)}
+    values["lane_no"] = [number[_lane_key(task)] for task in tasks]
+    return values | lanes
 
 
 async def insert_tasks(database: Database, tasks: Sequence[NewTask]) -> list[Outcome]:
@@ -207,8 +208,7 @@ async def insert_tasks(database: Database, tasks: Sequence[NewTask]) -> list[Out
             missing = [task for task in missing if task.task_id not in outcomes]
         if not missing:
             return [outcomes[task.task_id] for task in tasks]
-        keys = ((task.priority_class, task.tenant_id, task.type, task.task_group or "") for task in missing)
-        await database.execute_hot(ENSURE_LANES, lane_arrays(keys))
+        await database.execute_hot(ENSURE_LANES, lane_arrays(map(_lane_key, missing)))
     raise LookupError("the lane of a task was deleted again and again while it was submitted")
 
 
@@ -236,3 +236,10 @@ async def _already_there(database: Database, tasks: Sequence[NewTask], keyed: bo
             continue
         found[task.task_id] = Replayed(key.task_id) if bytes(key.fingerprint) == task.fingerprint else KeyReused()
     return found
+
+
+async def held_key(database: Database, tenant_id: str, endpoint: str, key: str) -> Row[Any] | None:
+    """Read the `fingerprint` and `task_id` that an idempotency key is held for, or None."""
+    values = {"tenants": [tenant_id], "endpoints": [endpoint], "keys": [key]}
+    held = await database.execute_hot(_HELD_KEYS, values)
+    return held[0] if held else None

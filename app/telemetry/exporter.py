@@ -13,6 +13,7 @@ from socket import AF_INET, AF_INET6, socket
 from threading import BoundedSemaphore, Thread
 from typing import Any
 
+from app.settings import Settings
 from app.telemetry.metrics import CONTENT_TYPE, Metrics
 
 MAX_CONNECTIONS = 16
@@ -58,6 +59,21 @@ class Exporter:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(CONNECTION_DEADLINE_SECONDS)
+
+
+def start_exporter(
+    settings: Settings, metrics: Metrics, *, alive: Checks = no_checks, ready: Checks = no_checks
+) -> Exporter | None:
+    """Serve where the settings say; None when `metrics_port` is 0. Raises OSError naming settings and address."""
+    if settings.metrics_port == 0:
+        return None
+    host, port = settings.metrics_host, settings.metrics_port
+    token = settings.metrics_token.get_secret_value() if settings.metrics_token else None
+    try:
+        return Exporter(metrics, host=host, port=port, token=token, alive=alive, ready=ready)
+    except OSError as error:
+        name = "DESPACHO_METRICS_HOST, DESPACHO_METRICS_PORT"
+        raise OSError(f"{name}: cannot listen on {host}:{port}: {error.strerror}") from error
 
 
 Answer = tuple[int, str, bytes]

@@ -169,7 +169,7 @@ class _Output(logging.Handler):
 
 
 def _attempt_fields(ended: EndedAttempt) -> dict[str, object]:
-    """Name the fields as the first seed does (`status`, `duration_ms`, `error`); the rest comes after them."""
+    """Name the fields; what an operator looks for first (`status`, `duration_ms`, `error`) comes first."""
     return {
         "task_id": ended.task_id,
         "attempt": ended.attempt,

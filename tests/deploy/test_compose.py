@@ -87,26 +87,25 @@ def test_nothing_starts_before_the_migration_and_draining_has_its_time(name: str
 
 
 def test_what_is_published_is_published_on_the_loopback_address_alone() -> None:
-    published = [
-        str(port) for part in mapping(compose(), "services").values() for port in mapping(part).get("ports", [])
-    ]  # type: ignore[union-attr]
+    published = listed("ports")
 
     assert len(published) == 3
     assert all(port.startswith("127.0.0.1:") for port in published)
 
 
 def test_every_file_that_is_mounted_exists_and_every_volume_is_declared() -> None:
-    tree = compose()
-    mounts = [
-        str(volume).split(":")
-        for part in mapping(tree, "services").values()
-        for volume in mapping(part).get("volumes", [])  # type: ignore[union-attr]
-    ]
+    sources = {mount.partition(":")[0] for mount in listed("volumes")}
 
-    files = [source for source, *_ in mounts if source.startswith("./")]
+    files = {source for source in sources if source.startswith("./")}
     assert files
     assert all((ROOT / source).exists() for source in files)
-    assert {source for source, *_ in mounts if not source.startswith("./")} == set(mapping(tree, "volumes"))
+    assert sources - files == set(mapping(compose(), "volumes"))
+
+
+def listed(key: str) -> list[str]:
+    """Return the entries of one list of every service that has it."""
+    parts = [mapping(part) for part in mapping(compose(), "services").values()]
+    return [str(entry) for part in parts if key in part for entry in sequence(part, key)]
 
 
 def test_the_services_health_is_checked_and_images_are_pinned() -> None:

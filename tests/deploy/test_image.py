@@ -1,8 +1,10 @@
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from collections.abc import Mapping
 from importlib.metadata import files
 from pathlib import Path
@@ -82,6 +84,28 @@ def test_all_that_the_project_is_made_of_is_copied_and_let_through() -> None:
     assert needed <= build
     assert "*" in ignore
     assert {f"!{name}" for name in build | last} <= set(ignore)
+
+
+def test_the_wheel_made_from_what_is_copied_holds_every_file_of_the_packages(tmp_path: Path) -> None:
+    source, built = tmp_path / "source", tmp_path / "built"
+    copied = {word for line in of(instructions()[0], "COPY") for word in line.split()[:-1]}
+    tracked = git("ls-files", *copied)
+    for name in tracked:
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, source / name)
+
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*command, "--wheel-dir", str(built), str(source)], check=True, timeout=120)
+
+    (wheel,) = built.glob("*.whl")
+    held = set(zipfile.ZipFile(wheel).namelist())
+    assert {name for name in tracked if name.startswith(("app/", "workers/", "migrations/"))} <= held
+
+
+def git(*arguments: str) -> list[str]:
+    """Return the lines that git prints."""
+    said = subprocess.run(["git", *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    return said.stdout.splitlines()
 
 
 @pytest.mark.parametrize("alive", [True, False])

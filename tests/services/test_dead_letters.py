@@ -142,8 +142,9 @@ async def test_a_malformed_message_is_recorded_once_and_another_one_too(runtime:
     }
 
 
-def a_message(task_id: str, dispatch: int) -> TaskMessage:
-    return TaskMessage(task_id, "echo", "acme", 1, dispatch, "2026-11-30T00:00:00Z")
+def given_up(task_id: str, dispatch: int) -> Delivery:
+    message = TaskMessage(task_id, "echo", "acme", 1, dispatch, "2026-11-30T00:00:00Z")
+    return Delivery("common", message, True, 1, dead_reason="delivery_limit")
 
 
 async def test_an_over_delivered_task_goes_back_and_the_third_time_to_the_dead_letters(runtime: Runtime) -> None:
@@ -151,9 +152,9 @@ async def test_an_over_delivered_task_goes_back_and_the_third_time_to_the_dead_l
     answers = []
     for _ in range(3):
         dispatch = (await released(runtime, [task_id]))[task_id]
-        message = a_message(task_id, dispatch)
-        answers.append(await dead_letters.record_overdelivered(runtime, message, "delivery_limit"))
-        answers.append(await dead_letters.record_overdelivered(runtime, message, "delivery_limit"))
+        delivery = given_up(task_id, dispatch)
+        answers.append(await dead_letters.record_dead_delivery(runtime, delivery))
+        answers.append(await dead_letters.record_dead_delivery(runtime, delivery))
 
     assert answers == ["handed_back", "stale", "handed_back", "stale", "dead_lettered", "stale"]
     assert await status_of(runtime, task_id) == "dead_lettered"
@@ -161,16 +162,28 @@ async def test_an_over_delivered_task_goes_back_and_the_third_time_to_the_dead_l
     assert letter == {"task_id": task_id, "error_type": "delivery_limit"}
     await dead_letters.reprocess(runtime, ACME, task_id, "workers mended")
     dispatch = (await released(runtime, [task_id]))[task_id]
-    again = await dead_letters.record_overdelivered(runtime, a_message(task_id, dispatch), "delivery_limit")
+    again = await dead_letters.record_dead_delivery(runtime, given_up(task_id, dispatch))
     assert again == "handed_back"
+
+
+async def test_an_unreadable_message_of_the_brokers_dead_letter_queue_is_recorded(runtime: Runtime) -> None:
+    delivery = Delivery("common", BAD, False, 1, dead_reason="rejected")
+
+    assert await dead_letters.record_dead_delivery(runtime, delivery) == "malformed"
+
+    (letter,) = await rows(runtime, "SELECT error_type, error_message, priority_class FROM dead_letters")
+    assert letter == {
+        "error_type": "malformed_message",
+        "error_message": "rejected: not JSON (4 bytes)",
+        "priority_class": "common",
+    }
 
 
 async def test_the_message_of_a_running_task_is_stale(runtime: Runtime) -> None:
     (task_id,) = await submitted(runtime)
     await claimed(runtime, [task_id])
-    delivery = Delivery("common", a_message(task_id, 1), True, 1, dead_reason="delivery_limit")
 
-    await dead_letters.record_dead_delivery(runtime, delivery)
+    assert await dead_letters.record_dead_delivery(runtime, given_up(task_id, 1)) == "stale"
 
     assert await status_of(runtime, task_id) == "running"
     assert await rows(runtime, "SELECT * FROM dead_letters") == []

@@ -36,7 +36,7 @@ class RabbitNode:
         self.port, self._distribution_port, self._epmd_port, ctl_port = free_ports(4)
         self.url = f"amqp://guest:guest@127.0.0.1:{self.port}/"
         self._start_within_seconds = start_within_seconds
-        self._directory = reaper().directory("rabbitmq")
+        self.directory = reaper().directory("rabbitmq")
         self._environment = self._make_environment(ctl_port)
         self._node: subprocess.Popen[bytes] | None = None
         self._epmd: subprocess.Popen[bytes] | None = None
@@ -48,11 +48,11 @@ class RabbitNode:
             **(config or {}),
         }
         text = "".join(f"{name} = {value}\n" for name, value in lines.items())
-        (self._directory / "rabbitmq.conf").write_text(text)
+        (self.directory / "rabbitmq.conf").write_text(text)
         advanced = _ADVANCED.format(channel_tick_interval_ms=channel_tick_interval_ms)
-        (self._directory / "advanced.config").write_text(advanced)
-        (self._directory / "enabled_plugins").write_text("[].\n")
-        cookie = self._directory / ".erlang.cookie"
+        (self.directory / "advanced.config").write_text(advanced)
+        (self.directory / "enabled_plugins").write_text("[].\n")
+        cookie = self.directory / ".erlang.cookie"
         cookie.write_text(secrets.token_hex(16))
         cookie.chmod(0o400)
 
@@ -60,6 +60,14 @@ class RabbitNode:
     def pid(self) -> int | None:
         """Return the process id of the node, or None when it does not run."""
         return self._node.pid if self._node is not None and self._node.poll() is None else None
+
+    @property
+    def epmd_pid(self) -> int | None:
+        """Return the process id of the node's own port mapper, or None before the first start."""
+        return self._epmd.pid if self._epmd is not None else None
+
+    def _has_ended(self) -> bool:
+        return self.pid is None
 
     async def start(self) -> None:
         """Start the node and return when it answers a client; one that runs is left alone."""
@@ -71,7 +79,7 @@ class RabbitNode:
         try:
             async with asyncio.timeout(self._start_within_seconds):
                 while not await self._answers():
-                    assert self.pid is not None, f"RabbitMQ ended while starting:\n{self.log_tail()}"
+                    assert not self._has_ended(), f"RabbitMQ ended while starting:\n{self.log_tail()}"
                     await asyncio.sleep(0.02)
         except TimeoutError:
             text = f"RabbitMQ did not answer within {self._start_within_seconds:g} s:\n{self.log_tail()}"
@@ -93,7 +101,7 @@ class RabbitNode:
     async def wipe(self) -> None:
         """Kill the node and start it with nothing: no queues, no messages, no exchanges."""
         await self.kill()
-        shutil.rmtree(self._directory / "mnesia", ignore_errors=True)
+        shutil.rmtree(self.directory / "mnesia", ignore_errors=True)
         await self.start()
 
     async def close(self) -> None:
@@ -104,7 +112,7 @@ class RabbitNode:
             await asyncio.to_thread(self._epmd.wait)
             reaper().forget(self._epmd.pid)
             self._epmd = None
-        shutil.rmtree(self._directory, ignore_errors=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
 
     async def ctl(self, *arguments: str) -> str:
         """Run rabbitmqctl against this node and return its output."""
@@ -134,7 +142,7 @@ class RabbitNode:
 
     def log_tail(self, lines: int = 40) -> str:
         """Return the last lines of the node's log and of what it printed."""
-        texts = [path.read_text(errors="replace") for path in sorted((self._directory / "log").glob("*"))]
+        texts = [path.read_text(errors="replace") for path in sorted((self.directory / "log").glob("*"))]
         return "\n".join("\n".join(texts).splitlines()[-lines:])
 
     async def _answers(self) -> bool:
@@ -168,12 +176,12 @@ class RabbitNode:
         self._node = None
 
     def _spawn(self, command: list[str]) -> subprocess.Popen[bytes]:
-        (self._directory / "log").mkdir(exist_ok=True)
-        with (self._directory / "log" / "output").open("ab") as output:
+        (self.directory / "log").mkdir(exist_ok=True)
+        with (self.directory / "log" / "output").open("ab") as output:
             process = subprocess.Popen(
                 command,
                 env=self._environment,
-                cwd=self._directory,
+                cwd=self.directory,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -186,7 +194,7 @@ class RabbitNode:
         return str(self.programs / name)
 
     def _make_environment(self, ctl_port: int) -> dict[str, str]:
-        at = self._directory
+        at = self.directory
         return {
             "PATH": os.environ.get("PATH", os.defpath),
             "HOME": str(at),

@@ -5,11 +5,14 @@ from collections.abc import Iterator, Mapping
 
 import httpx
 import pytest
+from pydantic import SecretStr
 
-from app.telemetry.exporter import MAX_CONNECTIONS, Exporter
+from app.settings import Settings
+from app.telemetry.exporter import MAX_CONNECTIONS, Exporter, start_exporter
 from app.telemetry.metrics import CONTENT_TYPE, Metrics
 from app.telemetry.pulse import Pulse
 from tests.support.metrics import value
+from tests.support.ports import free_port
 
 
 @pytest.fixture
@@ -71,7 +74,7 @@ def test_a_check_that_raises_is_no_crash_and_no_leak(metrics: Metrics) -> None:
 )
 def test_the_token_guards_the_metrics_alone(metrics: Metrics, header: dict[str, str], status: int) -> None:
     exporter = Exporter(metrics, host="127.0.0.1", port=0, token="right-token")
-    encoded = {name: text.encode() for name, text in header.items()}
+    encoded = [(name.encode(), text.encode()) for name, text in header.items()]
 
     answer = httpx.get(f"http://127.0.0.1:{exporter.port}/metrics", headers=encoded, timeout=10, trust_env=False)
 
@@ -155,6 +158,22 @@ def test_an_address_that_is_taken_is_an_error_and_a_closed_one_is_free(metrics: 
     first.close()
 
     Exporter(metrics, host="127.0.0.1", port=port).close()
+
+
+def test_the_settings_say_where_and_whether(metrics: Metrics) -> None:
+    port = free_port()
+    off = Settings(_env_file=None)
+    on = Settings(_env_file=None, metrics_port=port, metrics_token=SecretStr("right-token"))
+
+    exporter = start_exporter(on, metrics)
+
+    assert start_exporter(off, metrics) is None
+    assert exporter is not None
+    assert get(exporter, "/metrics").status_code == 401
+    assert get(exporter, "/metrics", Authorization="Bearer right-token").status_code == 200
+    with pytest.raises(OSError, match=f"DESPACHO_METRICS_PORT: cannot listen on 127.0.0.1:{port}: Address"):
+        start_exporter(on, metrics)
+    exporter.close()
 
 
 def _answers(exporter: Exporter) -> bool:

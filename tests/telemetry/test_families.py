@@ -30,9 +30,13 @@ def test_a_counter_without_labels_is_there_from_the_start() -> None:
 def test_no_increment_is_lost_between_threads() -> None:
     family = CounterFamily("things", "Things.", ["kind"])
 
+    def count() -> None:
+        for _ in range(5000):
+            family.add(("a",))
+
     with ThreadPoolExecutor(4) as pool:
         for _ in range(4):
-            pool.submit(lambda: [family.add(("a",)) for _ in range(5000)])
+            pool.submit(count)
 
     assert value(family, "things_total", kind="a") == 20_000
 

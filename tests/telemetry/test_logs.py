@@ -146,7 +146,7 @@ def test_no_text_makes_a_second_line_or_reaches_a_terminal_raw(text: str) -> Non
 def test_no_secret_is_written(lines: Lines, fields: dict[str, object]) -> None:
     logs.redact("value-of-this-CANARY")
 
-    logs.event(log, "something", **fields)
+    logs.event(log, "something", level=logging.INFO, **fields)
     log.info("something %s", fields)
     try:
         raise RuntimeError(str(fields))

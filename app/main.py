@@ -1,0 +1,111 @@
+"""The web application: one FastAPI over one Runtime."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import PackageNotFoundError, version
+from typing import cast
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from app.api.door import Door, instance_of
+from app.api.front import Front
+from app.api.json_body import pointer
+from app.api.openapi import describe
+from app.api.problems import answer, refusal_of
+from app.api.routers import ROUTERS
+from app.runtime import Runtime
+from app.services.audit import RefusalTrail
+from app.services.errors import FieldError, Invalid, NotFound, ServiceError
+from app.services.intake import Intake
+from app.services.keys import KeyRing
+from app.services.rates import Rates
+from app.services.submission import Submitter
+from app.services.tenants import TenantBook
+from app.services.waiters import Waiters
+
+DEADLINE_SECONDS = 10.0
+"""How long a request may take, waiting for a task not counted, before it is answered with a 503."""
+
+
+def create_app(runtime: Runtime, submitter: Submitter | None = None) -> FastAPI:
+    """Make the application. `submitter` is the process's own, where other parts of the process submit as well."""
+    front = make_front(runtime, submitter or Submitter(runtime))
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        front.waiters.close()
+        await front.refusals.flush()
+
+    app = FastAPI(title="Despacho", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app.state.front = front
+    for router in ROUTERS:
+        app.include_router(router)
+    app.add_exception_handler(RequestValidationError, _parameters_refused)
+    app.add_exception_handler(HTTPException, _http_refused)
+    app.openapi = lambda: describe(app, ROUTERS, product_version())  # type: ignore[method-assign]
+    settings = runtime.settings.api
+    app.add_middleware(
+        Door,
+        metrics=runtime.metrics,
+        limit_of=lambda path: settings.max_input_bytes if path == "/v1/inputs" else settings.max_body_bytes,
+        deadline_seconds=DEADLINE_SECONDS,
+        longest_wait_seconds=settings.max_wait_seconds,
+    )
+    return app
+
+
+def make_front(runtime: Runtime, submitter: Submitter) -> Front:
+    """Make the services that live as long as the application."""
+    rates = Rates()
+    waiters = Waiters(runtime.database)
+    runtime.ended.append(waiters.notify)
+    return Front(
+        runtime=runtime,
+        intake=Intake(runtime, submitter, rates),
+        keys=KeyRing(runtime.database),
+        tenants=TenantBook(runtime.database),
+        refusals=RefusalTrail(runtime.database),
+        waiters=waiters,
+        effects_are_served=any(
+            getattr(route, "path", "") == "/v1/tasks/{task_id}/effects" for router in ROUTERS for route in router.routes
+        ),
+    )
+
+
+def product_version() -> str:
+    """Return the installed version."""
+    try:
+        return version("despacho")
+    except PackageNotFoundError:
+        return "0"
+
+
+async def _parameters_refused(request: Request, error: Exception) -> Response:
+    """Answer parameters that do not validate, naming those of the operation and repeating no value."""
+    found: list[FieldError] = []
+    for item in cast(RequestValidationError, error).errors():
+        place, *location = item["loc"]
+        if place == "path":
+            return _refused(request, NotFound())
+        kind = str(item["type"])
+        name = str(location[0]) if location and kind != "extra_forbidden" else ""
+        detail = "is not known here" if kind == "extra_forbidden" else str(item["msg"])
+        found.append(FieldError(f"?{name}" if place == "query" else pointer(location, frozenset()), detail))
+    refusal = Invalid(found, code="invalid_parameter", detail="A parameter does not validate; `errors` says which.")
+    return _refused(request, refusal)
+
+
+async def _http_refused(request: Request, error: Exception) -> Response:
+    given = cast(HTTPException, error).headers or {}
+    allow = {name: value for name, value in given.items() if name.lower() == "allow"}
+    return _refused(request, refusal_of(error), allow)
+
+
+def _refused(request: Request, refusal: ServiceError, headers: dict[str, str] | None = None) -> Response:
+    front: Front = request.app.state.front
+    front.runtime.metrics.refused(refusal.code)
+    return answer(refusal, instance_of(request.scope), headers)

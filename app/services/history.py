@@ -1,0 +1,141 @@
+"""The history of a task: composed from its row, its attempts, its flight and its recorded events.
+
+The regular part (submitted, released, started, ended) is derived and costs the hot path nothing; the irregular part is
+in `events`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.domain.lifecycle import WAITING, is_final
+from app.store import history as store
+from app.store import standing
+from app.store.database import Database
+
+MOST_ATTEMPTS = 1000
+MOST_EVENTS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry: what happened, its typed reason, who did it, and the facts as exact JSON text."""
+
+    at: datetime
+    kind: str
+    reason: str | None = None
+    actor: str | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """The parts that the history of one task is composed of."""
+
+    attempts: Sequence[Row[Any]]
+    flight: Row[Any] | None
+    events: Sequence[Row[Any]]
+    rounds: Mapping[int, Row[Any]]
+    delayed: Row[Any] | None
+    latest_round: Row[Any] | None
+
+
+async def read_story(database: Database, task_id: str) -> Story:
+    """Read the parts, in one transaction."""
+
+    async def work(connection: AsyncConnection) -> Story:
+        attempts = await store.attempts_of(connection, task_id, MOST_ATTEMPTS)
+        flight = await standing.flight_of(connection, task_id)
+        events = await store.events_of(connection, task_id, MOST_EVENTS)
+        round_ids = {row.round_id for row in attempts} | ({flight.round_id} if flight else set())
+        rounds = await standing.rounds(connection, sorted(round_ids))
+        return Story(
+            attempts,
+            flight,
+            events,
+            rounds,
+            await standing.delayed_of(connection, task_id),
+            await standing.latest_round(connection),
+        )
+
+    return await database.run(work)
+
+
+def compose(task: Row[Any], story: Story) -> list[Entry]:
+    """Compose the history, oldest first; the last entry of a waiting task says why it waits."""
+    entries = [_submitted(task)]
+    for row in story.attempts:
+        entries += [_released(row, story.rounds), _started(row, row.started_at), _ended(row)]
+    if story.flight is not None:
+        entries.append(_released(story.flight, story.rounds))
+        if story.flight.fence is not None:
+            entries.append(_started(story.flight, story.flight.claimed_at))
+    entries += [Entry(row.at, row.kind, row.reason, row.actor, row.detail) for row in story.events]
+    entries.sort(key=lambda one: one.at)
+    last = _standing(task, story)
+    return [*entries, last] if last is not None else entries
+
+
+def _submitted(task: Row[Any]) -> Entry:
+    detail = {
+        "priority_class": task.priority_class,
+        "policy_version": task.policy_version,
+        "requested_class": task.requested_class,
+        "facts": json.loads(task.facts),
+    }
+    return Entry(task.submitted_at, "submitted", task.reason_code, task.submitted_by, _text(detail))
+
+
+def _released(row: Row[Any], rounds: Mapping[int, Row[Any]]) -> Entry:
+    found = rounds.get(row.round_id)
+    detail: dict[str, object] = {"attempt": row.attempt, "round_id": row.round_id}
+    if found is not None:
+        figures = json.loads(found.figures)
+        detail["policy_version"] = found.policy_version
+        detail["put_off"] = figures.get("put_off", {})
+    return Entry(row.released_at, "released", "turn", "dispatcher", _text(detail))
+
+
+def _started(row: Row[Any], at: datetime) -> Entry:
+    return Entry(at, "started", "claimed", row.worker_id, _text({"attempt": row.attempt, "fence": row.fence}))
+
+
+def _ended(row: Row[Any]) -> Entry:
+    detail = {
+        "attempt": row.attempt,
+        "fence": row.fence,
+        "counted": row.spent,
+        "error_type": row.error_type,
+        "error_message": row.error_message,
+        "retry_after_seconds": row.retry_after_seconds,
+    }
+    return Entry(row.finished_at, "ended", row.outcome, row.worker_id, _text(detail))
+
+
+def _standing(task: Row[Any], story: Story) -> Entry | None:
+    if is_final(task.status):
+        if task.finished_at is None or (story.attempts and story.attempts[-1].finished_at >= task.finished_at):
+            return None
+        return Entry(task.finished_at, "finished", task.status)
+    if task.status not in WAITING or (story.flight is not None and story.flight.fence is not None):
+        return None
+    if story.flight is not None:
+        return Entry(story.flight.released_at, "waiting", "released", None, _text({"since": story.flight.released_at}))
+    if story.delayed is not None:
+        detail = {"due_at": story.delayed.due_at, "why": story.delayed.why}
+        return Entry(
+            task.updated_at, "waiting", "backoff" if task.next_attempt_at else "not_before", None, _text(detail)
+        )
+    figures = json.loads(story.latest_round.figures) if story.latest_round is not None else {}
+    reasons = figures.get("put_off", {}).get(task.priority_class, {})
+    most = max(reasons, key=lambda name: reasons[name]) if reasons else "next_round"
+    return Entry(task.updated_at, "waiting", most, None, _text({"put_off": reasons}))
+
+
+def _text(detail: Mapping[str, object]) -> str:
+    return json.dumps(detail, default=lambda value: value.isoformat().replace("+00:00", "Z"), separators=(",", ":"))

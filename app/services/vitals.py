@@ -1,0 +1,41 @@
+"""The vital signs of a process, for its metrics: whether it reaches the database and the broker, and its pools."""
+
+import asyncio
+import contextlib
+
+from app.runtime import Runtime
+from app.store.database import DatabaseUnavailable
+
+_EVERY_SECONDS = 2.0
+_OWN_SERIES = (
+    "timeout", "rate_limit", "unavailable", "connection", "database_unavailable", "invalid_payload", "invalid_result",
+    "missing_input", "corrupted_input", "permission", "unknown_handler", "worker_lost", "malformed_message",
+    "delivery_limit",
+)  # fmt: skip
+
+
+def prepare_metrics(runtime: Runtime, version: str) -> None:
+    """Name what must keep series of its own, and have the pools read at every scrape."""
+    metrics = runtime.metrics
+    metrics.build(version, runtime.name)
+    metrics.reserve(classes=runtime.policy.current.by_name, types=runtime.registry, error_types=_OWN_SERIES)
+    for name, (size, in_use) in runtime.database.pools().items():
+        metrics.pool_watched(name, size, in_use)
+
+
+async def watch(runtime: Runtime) -> None:
+    """Look at the database and the broker every few seconds, until cancelled."""
+    while True:
+        await look(runtime)
+        await asyncio.sleep(_EVERY_SECONDS)
+
+
+async def look(runtime: Runtime) -> bool:
+    """Look once; tells whether the database answered."""
+    up = False
+    with contextlib.suppress(DatabaseUnavailable):
+        await runtime.database.ping()
+        up = True
+    runtime.metrics.database_up(up)
+    runtime.metrics.broker_up(runtime.broker.connected)
+    return up
