@@ -53,7 +53,11 @@ def ensure(environment: Environment) -> Path:
 def _newer_python() -> str:
     """Find an interpreter of 3.12 or newer: in PATH, or among pyenv's."""
     found = [path for name in _NEWER if (path := shutil.which(name)) and _works(path)]
-    kept = (path for name in _NEWER for path in Path.home().glob(f".pyenv/versions/{name.removeprefix('python')}*/bin/python"))
+    kept = (
+        path
+        for name in _NEWER
+        for path in Path.home().glob(f".pyenv/versions/{name.removeprefix('python')}*/bin/python")
+    )
     for path in (*found, *map(str, kept)):
         if _works(path):
             return path

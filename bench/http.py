@@ -1,4 +1,4 @@
-"""A lean HTTP/1.1 client on kept connections: enough for JSON over loopback, cheap enough not to be what is measured."""
+"""A lean HTTP/1.1 client on kept connections: cheap enough not to be what is measured."""
 
 import asyncio
 from dataclasses import dataclass
