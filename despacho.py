@@ -51,7 +51,9 @@ def task_type(
         is_async = inspect.iscoroutinefunction(handler)
         chosen = Executor(executor) if executor else (Executor.ASYNC if is_async else Executor.THREAD)
         if (chosen is Executor.ASYNC) != is_async:
-            raise TypeError(f"{name}: an async def handler runs with executor='async', a plain def with 'thread' or 'process'")
+            raise TypeError(
+                f"{name}: an async def handler runs with executor='async', a plain def with 'thread' or 'process'"
+            )
         parameters = list(inspect.signature(handler).parameters.values())
         if not 1 <= len(parameters) <= 2:
             raise TypeError(f"{name}: the handler should take the context and, if it wants one, the input")

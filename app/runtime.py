@@ -24,7 +24,7 @@ class PolicyHolder:
         self.current = policy
 
     async def refresh(self, connection: AsyncConnection) -> bool:
-        """Read the newest version from the database; tells whether it changed. A version that does not parse is left alone."""
+        """Read the newest version; tells whether it changed. Raises PolicyError when it does not parse."""
         newest = await policies.newest(connection)
         if newest is None or newest.version == self.current.version:
             return False
@@ -33,7 +33,7 @@ class PolicyHolder:
 
 
 class Pokes:
-    """Wake-up calls for the dispatcher: a flag with no payload. `forward`, where set, passes them to other processes."""
+    """Wake-up calls for the dispatcher: a flag, no payload. `forward`, where set, passes them to other processes."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()

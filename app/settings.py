@@ -78,7 +78,6 @@ class WorkerSettings(_Group):
         0.2, description="how long a delivery waits for a free slot before its row goes back"
     )
     max_result_bytes: int = Field(1024 * 1024, ge=1024)
-    thread_slots: int = Field(64, ge=1, description="threads for plain handlers")
 
 
 class RetentionSettings(_Group):
@@ -115,6 +114,9 @@ class Settings(BaseSettings):
     )
     task_modules: Annotated[list[str], NoDecode] = Field(
         default_factory=list, description="comma-separated modules with task types, beside the built-in ones"
+    )
+    taxonomy_dir: Path | None = Field(
+        None, description="own taxonomies of `classify_document`: <name>.toml; `default.toml` replaces the shipped one"
     )
     bootstrap_key: SecretStr | None = Field(None, description="the platform admin key of a first start")
     metrics_token: SecretStr | None = Field(None, description="guards /metrics when set")

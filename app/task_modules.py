@@ -114,7 +114,9 @@ def load(modules: Iterable[str]) -> Registry:
             ) from error
         declared = [getattr(value, MARK) for value in vars(module).values() if hasattr(value, MARK)]
         if not declared:
-            raise TaskModuleError(f"DESPACHO_TASK_MODULES: {name!r} declares no task type: decorate one with @task_type")
+            raise TaskModuleError(
+                f"DESPACHO_TASK_MODULES: {name!r} declares no task type: decorate one with @task_type"
+            )
         found.extend(declared)
     return Registry(found)
 

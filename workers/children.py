@@ -35,7 +35,9 @@ class ChildFailed(Exception):
 
 
 class _Child:
-    def __init__(self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self.process = process
         self.reader = reader
         self.writer = writer
@@ -45,8 +47,8 @@ class _Child:
         to_child_read, to_child_write = os.pipe()
         from_child_read, from_child_write = os.pipe()
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "workers.child", str(to_child_read), str(from_child_write), str(os.getpid()), *modules,
-            pass_fds=(to_child_read, from_child_write), stdin=asyncio.subprocess.DEVNULL, stdout=2,
+            sys.executable, "-m", "workers.child", str(to_child_read), str(from_child_write), str(os.getpid()),
+            *modules, pass_fds=(to_child_read, from_child_write), stdin=asyncio.subprocess.DEVNULL, stdout=2,
         )  # fmt: skip
         os.close(to_child_read)
         os.close(from_child_write)

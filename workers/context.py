@@ -21,7 +21,16 @@ class _BoundLog(logging.LoggerAdapter[logging.Logger]):
 class TaskContext:
     """The context of one attempt, for `async def` handlers."""
 
-    __slots__ = ("_progress", "_read_input", "attempt", "priority_class", "task_id", "task_type", "tenant_id", "traceparent")
+    __slots__ = (
+        "_progress",
+        "_read_input",
+        "attempt",
+        "priority_class",
+        "task_id",
+        "task_type",
+        "tenant_id",
+        "traceparent",
+    )
 
     def __init__(
         self,
@@ -57,7 +66,7 @@ class TaskContext:
         return content
 
     async def input_text(self, ref: str) -> str:
-        """Read a stored input as text. Raises DeadLetter: `missing_input`, or `corrupted_input` when it is not UTF-8."""
+        """Read a stored input as text. Raises DeadLetter: `missing_input`; `corrupted_input` when not UTF-8."""
         return as_text(await self.input_bytes(ref))
 
     def progress(self, fraction: float, message: str = "") -> None:

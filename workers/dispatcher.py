@@ -101,6 +101,10 @@ class DispatcherLoop:
                 await stop.wait()
 
 
+def _sets(event_: asyncio.Event) -> Callable[[object], None]:
+    return lambda _: event_.set()
+
+
 async def listen_for_pokes(runtime: Runtime, database_url: str, stop: asyncio.Event) -> None:
     """Wake the dispatcher of this process when another process has stored work (LISTEN; empty notifications).
 
@@ -111,7 +115,7 @@ async def listen_for_pokes(runtime: Runtime, database_url: str, stop: asyncio.Ev
         try:
             connection = await asyncpg.connect(database_url, timeout=runtime.settings.database.connect_timeout_seconds)
             gone = asyncio.Event()
-            connection.add_termination_listener(lambda *_: gone.set())
+            connection.add_termination_listener(_sets(gone))
             await connection.add_listener(CHANNEL, lambda *_: runtime.dispatcher_poke.poke_here())
             waits = [asyncio.create_task(gone.wait()), asyncio.create_task(stop.wait())]
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

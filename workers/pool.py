@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.broker.base import Delivery, Malformed
+from app.domain.errors import DeadLetter
 from app.runtime import Runtime
 from app.services.dead_letters import record_malformed
 from app.store import flights, inputs, workers
 from app.telemetry.logs import event
-from app.domain.errors import DeadLetter
 from workers.children import Children
 from workers.consumer import TaskConsumer
 from workers.leases import Lease, LeaseGuard
@@ -66,7 +67,6 @@ class Pool:
             self.children,
             read_input=self._read_input,
             draw=runtime.draw,
-            thread_slots=max(slots, settings.thread_slots),
             max_result_bytes=settings.max_result_bytes,
         )
         self.consumer = TaskConsumer(
@@ -79,17 +79,15 @@ class Pool:
             record_malformed=self._record_malformed,
         )
         self._settings = settings
-        self._guard = (
-            LeaseGuard(runtime.settings, database_url, self._leases) if database_url is not None else None
-        )
+        self._guard = LeaseGuard(runtime.settings, database_url, self._leases) if database_url is not None else None
         self._renewed_at = 0.0
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set, then drain and leave the register."""
         loops = [
             asyncio.create_task(self.consumer.receive_forever(), name="receive"),
-            asyncio.create_task(self.consumer.claim_forever(), name="claim"),
-            asyncio.create_task(self.consumer.settle_forever(), name="settle"),
+            asyncio.create_task(self.consumer.claims.forever(), name="claim"),
+            asyncio.create_task(self.consumer.settlements.forever(), name="settle"),
             asyncio.create_task(self._beat_forever(stop), name="heartbeat"),
         ]
         if self._guard is not None:
@@ -177,9 +175,10 @@ class Pool:
         """Settle attempts whose handler ignores its interruption; their slots stay taken until they have ended."""
         for run in list(self.consumer.runs.values()):
             waits_for_thread = run.interrupt is Interrupt.CANCEL and not run.overdue
-            if run.interrupted_at is not None and not run.settled and not waits_for_thread:
-                if now - run.interrupted_at > self._settings.cancel_grace_seconds:
-                    self.consumer.end(run, self.runner.interrupted(run))
+            if run.interrupted_at is None or run.settled or waits_for_thread:
+                continue
+            if now - run.interrupted_at > self._settings.cancel_grace_seconds:
+                self.consumer.end(run)
 
     async def _write_progress(self, runs: Sequence[Run]) -> None:
         said = [(run, progress) for run in runs if (progress := run.context.take_progress()) is not None]
@@ -205,14 +204,16 @@ class Pool:
     # --- what handlers and the consumer need of the store ---------------------------------------------------------
 
     async def _read_input(self, tenant_id: str, ref: str) -> tuple[bytes, str]:
-        async def read(connection: object) -> tuple[bytes, str] | None:
-            return await inputs.content(connection, tenant_id, ref)  # type: ignore[arg-type]
+        async def read(connection: AsyncConnection) -> tuple[inputs.StoredInput, bytes] | None:
+            return await inputs.get(connection, ref)
 
         found = await self.runtime.database.run(read, retry_for_seconds=5.0)
-        if found is None:
+        if found is None or found[0].tenant_id != tenant_id:
             raise DeadLetter("missing_input", "there is no stored input under this reference")
-        return found
+        return found[1], found[0].content_type
 
     async def _record_malformed(self, delivery: Delivery) -> None:
         if isinstance(delivery.message, Malformed):
-            await record_malformed(self.runtime, delivery.message, delivery.redelivered, None)
+            await record_malformed(
+                self.runtime, delivery.message, delivery.redelivered, "malformed", delivery.priority_class
+            )

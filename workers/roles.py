@@ -1,4 +1,4 @@
-"""What a process may do beside serving HTTP: work, and stand for the dispatcher's lead with the sweeps that go with it."""
+"""What a process may do beside serving HTTP: work, and stand for the dispatcher's lead with the leader's sweeps."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from app.broker.base import BrokerClosed, BrokerError
 from app.runtime import Runtime
-from app.services.dead_letters import record_overdelivered
+from app.services.dead_letters import record_dead_delivery
 from app.services.dispatch import Dispatcher
 from app.services.pokes import Poker
 from app.telemetry.logs import event
@@ -100,7 +100,7 @@ async def _take_in_dead_letters(runtime: Runtime, stop: asyncio.Event) -> None:
         while True:
             for delivery in await consumer.receive(50):
                 try:
-                    await record_overdelivered(runtime, delivery)
+                    await record_dead_delivery(runtime, delivery)
                 except Exception as error:
                     event(log, "broker_dead_letter_not_recorded", level=logging.ERROR, error=error)
                     consumer.requeue([delivery])

@@ -7,7 +7,6 @@ cannot be printed, becomes a recorded failure.
 import asyncio
 import contextvars
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,6 +21,7 @@ from app.task_modules import Registry, TaskType
 from workers.children import ChildCrashed, ChildFailed, Children
 from workers.context import BlockingTaskContext, ReadInput
 from workers.run import Interrupt, Run
+from workers.threads import HandlerThreads
 
 
 class InvalidResult(Exception):
@@ -38,7 +38,6 @@ class Runner:
         *,
         read_input: ReadInput,
         draw: Callable[[], float],
-        thread_slots: int,
         max_result_bytes: int,
     ) -> None:
         self._registry = registry
@@ -46,17 +45,19 @@ class Runner:
         self._read_input = read_input
         self._draw = draw
         self._max_result_bytes = max_result_bytes
-        self._threads = ThreadPoolExecutor(thread_slots, thread_name_prefix="handler")
+        self._threads = HandlerThreads()
 
     def close(self) -> None:
-        """Stop taking plain handlers; threads that still run are left to end with the process."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        """Let idle threads end; handlers that still run are left to end with the process."""
+        self._threads.close()
 
     async def run(self, run: Run) -> Settlement | None:
         """Run the handler to its end and say what shall be written; None when the attempt is no longer ours."""
         task_type = self._registry.get(run.claimed.type)
         if task_type is None:
-            return self._failed(run.claimed, None, Failure("unknown_handler", "this worker has no such task type", False))
+            return self._failed(
+                run.claimed, None, Failure("unknown_handler", "this worker has no such task type", False)
+            )
         try:
             result = await self._execute(task_type, run)
         except BaseException as error:
@@ -106,10 +107,9 @@ class Runner:
 
         A cancel waits for its end, up to the timeout; any other interruption leaves the thread as the run's tail.
         """
-        loop = asyncio.get_running_loop()
         call = contextvars.copy_context().run
-        blocking = BlockingTaskContext(run.context, loop)
-        future = loop.run_in_executor(self._threads, call, task_type.handler, blocking, *arguments)
+        blocking = BlockingTaskContext(run.context, asyncio.get_running_loop())
+        future = self._threads.call(call, task_type.handler, blocking, *arguments)
         while True:
             try:
                 return await asyncio.shield(future)
@@ -125,7 +125,9 @@ class Runner:
         if len(result) > self._max_result_bytes:
             message = f"the result is larger than the {self._max_result_bytes} bytes that may be stored"
             return self._failed(claimed, task_type, Failure("invalid_result", message, False))
-        return Settlement(claimed.task_id, claimed.fence, Move.FINISH, "done", result=result, cleared=claimed.crashes > 0)
+        return Settlement(
+            claimed.task_id, claimed.fence, Move.FINISH, "done", result=result, cleared=claimed.crashes > 0
+        )
 
     def _ended_badly(self, run: Run, task_type: TaskType, error: BaseException) -> Settlement | None:
         if run.interrupt is not None:

@@ -1,7 +1,7 @@
 """What a handler raises to say outright what its failure means; everything else is classified by `failure`."""
 
 
-class Retry(Exception):  # noqa: N818 - an instruction to the runner, read as one: `raise Retry(after_seconds=60)`
+class Retry(Exception):
     """Try this task again, after `after_seconds` where given, else by the type's backoff; it spends an attempt."""
 
     def __init__(self, after_seconds: float | None = None, message: str = "") -> None:
@@ -13,7 +13,7 @@ class Retry(Exception):  # noqa: N818 - an instruction to the runner, read as on
         return type(self), (self.after_seconds, self.message)
 
 
-class DeadLetter(Exception):  # noqa: N818 - an instruction to the runner: `raise DeadLetter("invalid_payload", "…")`
+class DeadLetter(Exception):
     """Give this task up now: no retry can help. `error_type` is a short name to group by, such as `invalid_payload`."""
 
     def __init__(self, error_type: str, message: str = "") -> None:

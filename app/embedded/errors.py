@@ -1,7 +1,5 @@
 """What can go wrong with the embedded PostgreSQL. Every text says what is wrong and what to do about it."""
 
-# ruff: noqa: N818 - an outcome by its own name reads better where it is caught than with "Error" behind it
-
 
 class EmbeddedPostgresError(Exception):
     """The embedded PostgreSQL cannot do what was asked."""

@@ -6,80 +6,32 @@ costs the same whether thousands or millions wait.
 """
 
 import asyncio
-import json
 import logging
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy.engine import Row
 
-from app.broker.base import BrokerError, Published, TaskMessage
+from app.broker.base import BrokerError, Published
 from app.domain.capacity import Capacity, Pool, Seats
-from app.domain.fairness import Head, TenantHeads
 from app.domain.release import Demand, Plan, plan_release
 from app.runtime import Runtime
+from app.services.in_flight import InFlight, Pace
+from app.services.releases import by_limit, figures_of, message_of, pools_of, tenant_heads
 from app.store import delayed, flights, lanes, pauses, workers
-from app.store.lanes import LaneHead
+from app.store.lanes import LaneHeads
 from app.telemetry.logs import event
 
 log = logging.getLogger("despacho.dispatcher")
 
 MAX_LANES = 64
-READ_SHARE = 0.05
-"""Full reads (counts, heads from the very start of a lane) take at most this share of the leader's time."""
 
 
 class LostLead(Exception):
     """The release statement moved nothing: somebody else leads, or the lease ran out."""
-
-
-@dataclass(slots=True)
-class Pace:
-    """Spaces an expensive read so that it takes at most READ_SHARE of the time, and at least `every_seconds` apart."""
-
-    every_seconds: float
-    next_at: float = 0.0
-
-    def due(self) -> bool:
-        """Say whether it may run now."""
-        return time.monotonic() >= self.next_at
-
-    def ran(self, started: float) -> None:
-        """Note a run that began at `started` (`time.monotonic()`)."""
-        now = time.monotonic()
-        self.next_at = now + max(self.every_seconds, (now - started) / READ_SHARE)
-
-
-@dataclass(slots=True)
-class _Counts:
-    """What is in flight per class, between two full counts."""
-
-    in_flight: Counter[str] = field(default_factory=Counter)
-    departed: dict[str, int] = field(default_factory=dict)
-    rate: dict[str, float] = field(default_factory=dict)
-    rate_at: float = 0.0
-
-    def tallied(self, tallies: Mapping[str, tuple[int, int]]) -> None:
-        """Take off what departed since the last look, and learn how many depart per second."""
-        now = time.monotonic()
-        seconds = now - self.rate_at
-        for name, (_, departed) in tallies.items():
-            gone = max(0, departed - self.departed.get(name, departed))
-            self.departed[name] = departed
-            self.in_flight[name] = max(0, self.in_flight[name] - gone)
-            self._since[name] += gone
-        if seconds >= 0.05:
-            keep = 0.5 ** (seconds / 0.25)
-            for name in set(self.rate) | set(self._since):
-                self.rate[name] = self.rate.get(name, 0.0) * keep + (self._since[name] / seconds) * (1 - keep)
-            self._since.clear()
-            self.rate_at = now
-
-    _since: Counter[str] = field(default_factory=Counter)
 
 
 class Dispatcher:
@@ -95,18 +47,19 @@ class Dispatcher:
         self._reset()
 
     def _reset(self) -> None:
-        self._counts = _Counts()
+        self._counts = InFlight()
         self._pools: tuple[Pool, ...] = ()
         self._paused: frozenset[str] = frozenset()
         self._by_limit: Counter[str] = Counter()
         self._passed_over: Mapping[str, int] = {}
         self._clocks: dict[str, float] = {}
         self._floors: dict[int, datetime] = {}
-        self._empty_since: dict[int, float] = {}
+        self._empty: set[int] = set()
         self._count_pace = Pace(1.0)
         self._world_pace = Pace(0.2)
         self._full_scan_pace = Pace(0.0)
         self._due_pace = Pace(0.005)
+        self._lane_pace = Pace(1.0)
         self._publishing: set[asyncio.Task[None]] = set()
         self._broker_rest_until = 0.0
 
@@ -133,6 +86,7 @@ class Dispatcher:
         started = time.monotonic()
         await self._look()
         moved = await self._come_due()
+        await self._drop_empty_lanes()
         if not self._can_publish():
             return moved
         plan, heads = await self._plan()
@@ -158,16 +112,16 @@ class Dispatcher:
             self._counts.tallied(tallies)
             if world:
                 live = await workers.live(connection)
-                self._pools = _pools(live)
+                self._pools = pools_of(live)
                 self._paused = await pauses.active(connection)
                 await self.runtime.policy.refresh(connection)
             if count:
                 counted = await flights.counts(connection)
-                self._counts.in_flight = Counter({name: in_flight for name, (in_flight, _) in counted.items()})
+                self._counts.count = Counter({name: in_flight for name, (in_flight, _) in counted.items()})
                 # Read again after the count: a departure in between must not be taken off twice.
                 self._counts.departed = {n: d for n, (_, d) in (await workers.tallies(connection)).items()}
             if self.runtime.policy.current.limits and (count or world):
-                self._by_limit = _by_limit(await flights.counts_by_name(connection), self.runtime.registry)
+                self._by_limit = by_limit(await flights.counts_by_name(connection), self.runtime.registry)
         if world:
             self._world_pace.ran(started)
         if count:
@@ -192,9 +146,9 @@ class Dispatcher:
 
     # --- decide ------------------------------------------------------------------------------------------------------
 
-    async def _plan(self) -> tuple[Plan | None, list[LaneHead]]:
+    async def _plan(self) -> tuple[Plan | None, list[LaneHeads]]:
         policy = self.runtime.policy.current
-        capacity = Capacity(self._pools, dict(self._counts.in_flight), self._stretch())
+        capacity = Capacity(self._pools, dict(self._counts.count), self._stretch())
         seats = Seats(policy, capacity)
         most = self._settings.max_release
         budgets = {
@@ -208,7 +162,7 @@ class Dispatcher:
         if not heads:
             return None, []
         demand = Demand(
-            heads=_tenant_heads(heads, self.runtime.registry),
+            heads=tenant_heads(heads, self.runtime.registry),
             clocks=self._clocks,
             in_flight=self._by_limit,
             paused=self._paused,
@@ -231,7 +185,7 @@ class Dispatcher:
             name: 1.0 + self._counts.rate.get(name, 0.0) * window / seats for name, seats in reach.items() if seats > 0
         }
 
-    async def _heads(self, budgets: Mapping[str, int]) -> list[LaneHead]:
+    async def _heads(self, budgets: Mapping[str, int]) -> list[LaneHeads]:
         full = self._full_scan_pace.due()
         started = time.monotonic()
         skip = {kind: [] for kind in ("type", "tenant", "group")}  # type: dict[str, list[str]]
@@ -240,7 +194,7 @@ class Dispatcher:
             if kind in skip:
                 skip[kind].append(name)
         async with self.runtime.database.hot.connect() as connection:
-            heads, empty = await lanes.heads(
+            heads = await lanes.heads(
                 connection,
                 budgets=budgets,
                 skip_types=skip["type"],
@@ -251,33 +205,31 @@ class Dispatcher:
             )
         if full:
             self._full_scan_pace.ran(started)
-            await self._note_empty(empty)
-        for head in heads:
-            self._empty_since.pop(head.lane_id, None)
         return heads
 
-    async def _note_empty(self, empty: Sequence[int]) -> None:
-        """Delete lanes that have been empty for a while: a tenant that submits one by one should not churn its lane."""
-        now = time.monotonic()
-        for lane_id in empty:
-            self._empty_since.setdefault(lane_id, now)
-        old = [lane_id for lane_id in empty if now - self._empty_since[lane_id] > 2.0]
-        if old:
-            async with self.runtime.database.transaction() as connection:
-                dropped = await lanes.drop_empty(connection, old)
-            for lane_id in dropped:
-                self._empty_since.pop(lane_id, None)
-                self._floors.pop(lane_id, None)
+    async def _drop_empty_lanes(self) -> None:
+        """Delete lanes that were empty at two looks: a tenant that submits one by one should not churn its lane."""
+        if not self._lane_pace.due():
+            return
+        started = time.monotonic()
+        async with self.runtime.database.transaction() as connection:
+            empty = await lanes.empty(connection)
+            old = empty & self._empty
+            dropped = await lanes.drop_empty(connection, sorted(old)) if old else []
+        for lane_id in dropped:
+            self._floors.pop(lane_id, None)
+        self._empty = empty - set(dropped)
+        self._lane_pace.ran(started)
 
-    # --- do ------------------------------------------------------------------------------------------------------------
+    # --- do ----------------------------------------------------------------------------------------------------------
 
-    async def _release(self, plan: Plan, heads: Sequence[LaneHead]) -> Sequence[Row[Any]]:
+    async def _release(self, plan: Plan, heads: Sequence[LaneHeads]) -> Sequence[Row[Any]]:
         ids = sorted(release.task_id for release in plan.releases)
         values = {
             "holder": self.holder,
             "epoch": self.epoch,
             "policy_version": self.runtime.policy.current.version,
-            "figures": _figures(plan, self._counts.in_flight),
+            "figures": figures_of(plan, self._counts.count),
             "ids": ids,
             "turn_classes": [key[0] for key in plan.virtual_times],
             "turn_tenants": [key[1] for key in plan.virtual_times],
@@ -295,23 +247,21 @@ class Dispatcher:
             raise LostLead
         self._clocks.update(plan.clocks)
         for row in rows:
-            self._counts.in_flight[row.priority_class] += 1
+            self._counts.count[row.priority_class] += 1
         if self.runtime.policy.current.limits:
             self._by_limit.update(
-                _by_limit(Counter((r.task_type, r.tenant_id, r.task_group) for r in rows), self.runtime.registry)
+                by_limit(Counter((r.task_type, r.tenant_id, r.task_group) for r in rows), self.runtime.registry)
             )
         self._move_floors(heads, {row.task_id for row in rows})
         return rows
 
-    def _move_floors(self, heads: Sequence[LaneHead], gone: set[str]) -> None:
-        """Remember how far each lane was emptied from its start."""
-        stuck: set[int] = set()
-        for head in heads:
-            if head.lane_id in stuck:
-                continue
-            self._floors[head.lane_id] = head.order_at
-            if head.task_id not in gone:
-                stuck.add(head.lane_id)
+    def _move_floors(self, heads: Sequence[LaneHeads], gone: set[str]) -> None:
+        """Remember how far each lane was emptied from its start: up to the first task that stayed."""
+        for lane in heads:
+            stayed = next(
+                (at for at, task_id in zip(lane.order_ats, lane.task_ids, strict=True) if task_id not in gone), None
+            )
+            self._floors[lane.lane_id] = stayed or lane.order_ats[-1]
 
     async def _publish(self, rows: Sequence[Row[Any]]) -> None:
         """Publish released rows; what could not be published goes back at once, as a new stay in the queue."""
@@ -334,7 +284,7 @@ class Dispatcher:
         )
         for row in failed:
             if row.task_id in back:
-                self._counts.in_flight[row.priority_class] -= 1
+                self._counts.count[row.priority_class] -= 1
         if Published.UNROUTABLE.value in reasons:
             try:
                 await self.runtime.broker.declare(tuple(self.runtime.policy.current.by_name))
@@ -348,66 +298,3 @@ class Dispatcher:
             await flights.hand_back(
                 self.runtime.database, rows[start : start + 1000], worker_id=self.holder, why="restart"
             )
-
-
-def message_of(row: Row[Any]) -> TaskMessage:
-    """Make the message of a released row."""
-    trace = {} if row.traceparent is None else {"traceparent": row.traceparent}
-    if row.tracestate is not None:
-        trace["tracestate"] = row.tracestate
-    created_at = row.submitted_at.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    return TaskMessage(row.task_id, row.task_type, row.tenant_id, row.attempt, row.dispatch, created_at, trace)
-
-
-def _pools(live: Sequence[Row[Any]]) -> tuple[Pool, ...]:
-    seats: Counter[frozenset[str]] = Counter()
-    for worker in live:
-        if not worker.draining:
-            seats[frozenset(worker.classes)] += worker.slots
-    return tuple(Pool(classes, count) for classes, count in sorted(seats.items(), key=lambda item: sorted(item[0])))
-
-
-def _by_limit(counts: Mapping[tuple[str, str, str], int], registry: Mapping[str, Any]) -> Counter[str]:
-    by: Counter[str] = Counter()
-    for (task_type, tenant, group), count in counts.items():
-        by[f"type:{task_type}"] += count
-        by[f"tenant:{tenant}"] += count
-        if group:
-            by[f"group:{group}"] += count
-        known = registry.get(task_type)
-        for dependency in known.spec.depends_on if known is not None else ():
-            by[f"dependency:{dependency}"] += count
-    return by
-
-
-def _tenant_heads(heads: Sequence[LaneHead], registry: Mapping[str, Any]) -> dict[str, list[TenantHeads]]:
-    depends = {name: task_type.spec.depends_on for name, task_type in registry.items() if task_type.spec.depends_on}
-    grouped: dict[str, dict[str, tuple[float, float, list[Head]]]] = {}
-    for head in heads:
-        tenants = grouped.setdefault(head.priority_class, {})
-        entry = tenants.get(head.tenant_id)
-        if entry is None:
-            entry = tenants[head.tenant_id] = (head.virtual_time, head.weight, [])
-        entry[2].append(
-            Head(
-                head.task_id, head.task_type, head.task_group, head.order_at, head.cost, head.timeout_seconds,
-                head.preemptible, depends.get(head.task_type, ()),
-            )
-        )  # fmt: skip
-    return {
-        name: [TenantHeads(tenant, time_, weight, rows) for tenant, (time_, weight, rows) in tenants.items()]
-        for name, tenants in grouped.items()
-    }
-
-
-def _figures(plan: Plan, in_flight: Mapping[str, int]) -> str:
-    released: dict[str, Counter[str]] = {}
-    for release in plan.releases:
-        released.setdefault(release.priority_class, Counter())[release.seat.value] += 1
-    waiting = {
-        name: {reason.value: count for reason, count in put_off.reasons.items()} for name, put_off in plan.waiting.items()
-    }
-    return json.dumps(
-        {"released": released, "put_off": waiting, "in_flight": dict(in_flight), "limits_full": plan.limits_full},
-        separators=(",", ":"),
-    )

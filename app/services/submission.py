@@ -1,6 +1,6 @@
 """Submitting tasks: everything that is decided before the 202, in order, and one commit for many.
 
-    validate against the type → decide the class (policy) → quota → INSERT, coalesced → commit → poke the dispatcher
+validate against the type → decide the class (policy) → quota → INSERT, coalesced → commit → poke the dispatcher
 """
 
 import json
@@ -206,11 +206,13 @@ class Submitter:
         # Keyed and unkeyed apart: a key that is held elsewhere must not make the others wait.
         self._plain: Coalescer[NewTask, Outcome] = Coalescer(self._flush, max_items=maximum, splits_on=is_data_error)
         self._keyed: Coalescer[NewTask, Outcome] = Coalescer(
-            self._flush, max_items=maximum, splits_on=lambda error: is_data_error(error) or isinstance(error, LockTimeout)
+            self._flush,
+            max_items=maximum,
+            splits_on=lambda error: is_data_error(error) or isinstance(error, LockTimeout),
         )
 
     async def submit(self, task: NewTask) -> Outcome:
-        """Commit one task. Raises DatabaseUnavailable, LockTimeout (its idempotency key is in flight) or a data error."""
+        """Commit one task. Raises DatabaseUnavailable, LockTimeout (its key is in flight) or a data error."""
         return await (self._plain if task.idempotency_key is None else self._keyed).submit(task)
 
     async def submit_many(self, tasks: Sequence[NewTask]) -> list[Outcome]:

@@ -33,7 +33,7 @@ SELECT {place_of("g", queued_at="GREATEST(g.queued_at, g.due_at)")}, l.lane_id F
 JOIN lane l ON l.priority_class = g.priority_class AND l.tenant_id = g.tenant_id AND l.task_type = g.task_type
            AND l.task_group = g.task_group
 RETURNING task_id, priority_class, lane_id, order_at
-""")  # noqa: S608
+""")
 
 
 async def come_due(database: Database, *, holder: str, epoch: int, limit: int) -> Sequence[Row[Any]]:

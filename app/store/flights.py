@@ -45,7 +45,7 @@ INSERT INTO flights ({PLACE}, released_at, round_id)
 SELECT {place_of("g")}, clock_timestamp(), round.round_id FROM gone g, round
 RETURNING task_id, priority_class, task_type, tenant_id, task_group, attempt, dispatch, submitted_at, queued_at, released_at,
           traceparent, tracestate
-""")  # noqa: S608
+""")
 
 
 # Give released but unclaimed rows back to the waiting, as a new stay in the queue: an old message becomes stale.
@@ -65,7 +65,7 @@ tally AS (
 INSERT INTO delayed ({PLACE}, due_at, why)
 SELECT {place_of("g", dispatch="g.dispatch + 1")}, clock_timestamp(), :why FROM gone g
 RETURNING task_id
-""")  # noqa: S608
+""")
 
 
 async def hand_back(
@@ -142,7 +142,7 @@ SELECT m.task_id, m.fence, v.attempts, v.max_attempts, m.task_type, m.tenant_id,
        v.run_seconds, v.crashes, v.input, v.input_ref, v.metadata, m.submitted_at, m.queued_at, m.released_at, m.claimed_at,
        v.due_at, m.valid_until, m.traceparent, m.tracestate
 FROM mine m JOIN moved v ON v.task_id = m.task_id
-""")  # noqa: S608
+""")
 
 # What this worker owns already: the answer to a claim whose COMMIT answer was lost.
 _CLAIMED_BY_ME = text("""
@@ -152,6 +152,11 @@ SELECT m.task_id, m.fence, v.attempts, v.max_attempts, m.task_type, m.tenant_id,
 FROM flights m JOIN tasks v ON v.task_id = m.task_id
 WHERE m.task_id = ANY(CAST(:ids AS text[])) AND m.worker_id = :worker_id AND m.lease_until > clock_timestamp()
 """)
+
+
+def _claimed(row: Row[Any]) -> Claimed:
+    values: tuple[Any, ...] = tuple(row)
+    return Claimed(*values)
 
 
 async def claim(
@@ -180,14 +185,14 @@ async def claim(
         },
         retry_for_seconds=retry_for_seconds,
     )
-    found = [Claimed(*row) for row in rows]
+    found = [_claimed(row) for row in rows]
     if in_doubt and len(found) < len(wants):
         known = {claimed.task_id for claimed in found}
         rest = [w[0] for w in ordered if w[0] not in known]
         rows = await database.execute_hot(
             _CLAIMED_BY_ME, {"ids": rest, "worker_id": worker_id}, retry_for_seconds=retry_for_seconds
         )
-        found.extend(Claimed(*row) for row in rows)
+        found.extend(_claimed(row) for row in rows)
     return found
 
 

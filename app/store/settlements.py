@@ -12,7 +12,7 @@ from sqlalchemy.sql.elements import TextClause
 from app.domain.lifecycle import Move
 from app.domain.outcome import Settlement
 from app.store.database import Database
-from app.store.places import PLACE, place_of
+from app.store.places import PLACE, column, place_of
 from app.store.tasks import move_sql
 
 _GIVEN = """given AS MATERIALIZED (
@@ -63,7 +63,7 @@ back AS (
     SELECT {place_of("g", dispatch="g.dispatch + 1", attempt="v.attempts + 1", queued_at=_DUE.replace("m.", "g."))},
            {_DUE.replace("m.", "g.")}, g.outcome
     FROM gone g JOIN moved v ON v.task_id = g.task_id
-)"""  # noqa: S608
+)"""
 
 _DEAD = """,
 dead AS (
@@ -78,7 +78,7 @@ dead AS (
 def _sql(move: Move) -> TextClause:
     more = {Move.FAIL: _BACK, Move.RETURN: _BACK, Move.SNOOZE: _BACK, Move.DEAD_LETTER: _DEAD}.get(move, "")
     return text(
-        f"WITH {_GIVEN}, moved AS ({move_sql(move, 'gone', _ALSO[move])} RETURNING t.task_id, t.attempts){more} "  # noqa: S608
+        f"WITH {_GIVEN}, moved AS ({move_sql(move, 'gone', _ALSO[move])} RETURNING t.task_id, t.attempts){more} "
         "SELECT g.task_id FROM gone g"
     )
 
@@ -99,12 +99,12 @@ async def settle(
         "fences": [s.fence for s in ordered],
         "outcomes": [s.outcome for s in ordered],
         "spents": [s.spent for s in ordered],
-        "results": [s.result for s in ordered],
-        "error_types": [s.error_type for s in ordered],
-        "error_messages": [s.error_message for s in ordered],
-        "retryables": [s.error_retryable for s in ordered],
-        "afters": [s.after_seconds for s in ordered],
-        "dead_letter_ids": [s.dead_letter_id for s in ordered],
+        "results": column([s.result for s in ordered]),
+        "error_types": column([s.error_type for s in ordered]),
+        "error_messages": column([s.error_message for s in ordered]),
+        "retryables": column([s.error_retryable for s in ordered]),
+        "afters": column([s.after_seconds for s in ordered]),
+        "dead_letter_ids": column([s.dead_letter_id for s in ordered]),
         "crasheds": [int(s.crashed) for s in ordered],
         "cleareds": [s.cleared for s in ordered],
     }

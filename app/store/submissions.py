@@ -13,6 +13,7 @@ from sqlalchemy import text
 
 from app.store.database import Database
 from app.store.lanes import ENSURE_LANES, lane_arrays
+from app.store.places import column
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +181,7 @@ Outcome = Stored | Replayed | KeyReused
 
 
 def _parameters(tasks: Sequence[NewTask]) -> dict[str, Any]:
-    values: dict[str, Any] = {name: [getattr(task, name) for task in tasks] for name, _ in _COLUMNS}
+    values: dict[str, Any] = {name: column([getattr(task, name) for task in tasks]) for name, _ in _COLUMNS}
     values.update(
         lane_arrays((task.priority_class, task.tenant_id, task.type, task.task_group or "") for task in tasks)
     )
@@ -230,8 +231,8 @@ async def _already_there(database: Database, tasks: Sequence[NewTask], keyed: bo
         )
     }
     for task in tasks:
-        row = held.get((task.tenant_id, task.endpoint, task.idempotency_key))
-        if task.task_id in found or row is None:
+        key = held.get((task.tenant_id, task.endpoint, task.idempotency_key))
+        if task.task_id in found or key is None:
             continue
-        found[task.task_id] = Replayed(row.task_id) if bytes(row.fingerprint) == task.fingerprint else KeyReused()
+        found[task.task_id] = Replayed(key.task_id) if bytes(key.fingerprint) == task.fingerprint else KeyReused()
     return found

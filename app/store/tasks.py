@@ -18,7 +18,7 @@ def move_sql(move: Move, rows: str, also: str = "") -> str:
     allowed = ", ".join(f"'{status}'" for status in sorted(sources(move)))
     extra = f", {also}" if also else ""
     return (
-        f"UPDATE tasks t SET status = '{target(move)}', updated_at = clock_timestamp(){extra} "  # noqa: S608
+        f"UPDATE tasks t SET status = '{target(move)}', updated_at = clock_timestamp(){extra} "
         f"FROM {rows} m WHERE t.task_id = m.task_id AND t.status IN ({allowed})"
     )
 
@@ -33,7 +33,7 @@ TASK_COLUMNS = (
 
 _GET = text(
     f"SELECT {TASK_COLUMNS}, result, input, facts, crashes FROM tasks WHERE task_id = ANY(CAST(:ids AS text[]))"
-)  # noqa: S608
+)
 
 
 async def get_tasks(connection: AsyncConnection, task_ids: Sequence[str]) -> Mapping[str, Row[Any]]:

@@ -1,7 +1,8 @@
-"""Label values that cannot hurt: cleaned to a small alphabet and bounded in number, whatever comes in.
+"""Label values that cannot hurt: codes of a small alphabet, bounded in number, whatever comes in.
 
-A label with a lone surrogate breaks the whole `/metrics` page, and one that grows without bound kills the server that
-scrapes it. So every label of every metric goes through one of these two; neither ever raises.
+A label with a lone surrogate breaks the whole `/metrics` page, one that grows without bound kills the server that
+scrapes it, and one made of text may hold what nobody should read. So every label of every metric goes through one of
+the two classes here: what is not shaped like a code is `other`. Neither ever raises.
 """
 
 import re
@@ -10,19 +11,9 @@ from threading import Lock
 
 OTHER = "other"
 UNKNOWN = "unknown"
-MAX_LABEL_CHARACTERS = 80
 
-_CLEAN = re.compile(r"[A-Za-z0-9_.:/{}-]{1,80}")
-_UNWANTED = re.compile(r"[^A-Za-z0-9_.:/{}-]")
-
-
-def clean(raw: object) -> str:
-    """Make a label value of anything: unwanted characters become `_`, nothing becomes `unknown`."""
-    if not isinstance(raw, str) or not raw:
-        return UNKNOWN
-    if _CLEAN.fullmatch(raw):
-        return str(raw)
-    return _UNWANTED.sub("_", raw[:MAX_LABEL_CHARACTERS])
+CODE = re.compile(r"[A-Za-z0-9_.:+-]{1,80}")
+ROUTE = re.compile(r"[A-Za-z0-9_.:/{}-]{1,120}")
 
 
 class BoundedLabel:
@@ -31,35 +22,34 @@ class BoundedLabel:
     Names known beforehand are reserved, so that a flood of invented ones cannot push them out.
     """
 
-    __slots__ = ("_cache", "_limit", "_lock", "_names")
+    __slots__ = ("_limit", "_lock", "_names", "_shape")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, shape: re.Pattern[str] = CODE) -> None:
         self._limit = limit
-        self._names: set[str] = {OTHER, UNKNOWN}
-        self._cache: dict[str, str] = {}
+        self._shape = shape
+        self._names: dict[str, str] = {}
         self._lock = Lock()
 
     def __call__(self, raw: str | None) -> str:
         """Return the label value for `raw`."""
-        if raw.__class__ is str and (cached := self._cache.get(raw)) is not None:
-            return cached
-        name = clean(raw)
-        with self._lock:
-            if name not in self._names:
-                if len(self._names) - 2 >= self._limit:
-                    return OTHER
-                self._names.add(name)
-            if isinstance(raw, str) and len(self._cache) < 2 * self._limit:
-                self._cache[raw] = name
-        return name
+        if not isinstance(raw, str) or not raw:
+            return UNKNOWN
+        known = self._names.get(raw)
+        return known if known is not None else self._admit(raw)
 
     def reserve(self, names: Iterable[str]) -> None:
         """Make room for names that must never fall under `other`, beyond the limit if need be."""
         with self._lock:
-            for raw in names:
-                name = clean(raw)
-                self._names.add(name)
-                self._cache[raw] = name
+            self._names |= {str(name): str(name) for name in names if self._shape.fullmatch(name)}
+
+    def _admit(self, raw: str) -> str:
+        if not self._shape.fullmatch(raw):
+            return OTHER
+        with self._lock:
+            if raw not in self._names and len(self._names) >= self._limit:
+                return OTHER
+            # A plain str: the value of a StrEnum member, not the member.
+            return self._names.setdefault(str(raw), str(raw))
 
 
 class FixedLabel:
@@ -68,7 +58,7 @@ class FixedLabel:
     __slots__ = ("_names",)
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._names = {str(name): clean(str(name)) for name in names}
+        self._names = {str(name): str(name) for name in names}
 
     def __call__(self, raw: str | None) -> str:
         """Return the label value for `raw`."""

@@ -204,7 +204,7 @@ def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
     except Exception as failure:
-        return f"<message that cannot be shown: {type(failure).__name__}> {str(record.msg)[:100]}"
+        return f"<message that cannot be shown: {type(failure).__name__}> {_shown(record.msg)[:100]}"
 
 
 def _safe(name: str, value: object, depth: int = 0) -> object:
@@ -224,11 +224,16 @@ def _safe(name: str, value: object, depth: int = 0) -> object:
     if isinstance(value, BaseException):
         return describe(value, _redactor)
     if depth < MAX_DEPTH and isinstance(value, Mapping):
-        return {str(key)[:100]: _safe(str(key), item, depth + 1) for key, item in list(value.items())[:MAX_ITEMS]}
+        named = [(_shown(key)[:100], item) for key, item in list(value.items())[:MAX_ITEMS]]
+        return {key: _safe(key, item, depth + 1) for key, item in named}
     if depth < MAX_DEPTH and isinstance(value, (list, tuple, set, frozenset)):
         return [_safe(name, item, depth + 1) for item in list(value)[:MAX_ITEMS]]
+    return _redactor(_shown(value))
+
+
+def _shown(value: object) -> str:
     try:
-        return _redactor(str(value))
+        return str(value)
     except Exception as failure:
         return f"<{type(value).__name__} that cannot be shown: {type(failure).__name__}>"
 

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from app.domain.lifecycle import TaskStatus, is_final
 from app.telemetry.attempts import EndedAttempt
 from app.telemetry.families import CounterFamily, GaugeFamily, HistogramFamily
-from app.telemetry.labels import BoundedLabel, FixedLabel
+from app.telemetry.labels import ROUTE, BoundedLabel, FixedLabel
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -60,7 +60,7 @@ class Metrics:
         self._outcome = BoundedLabel(20)
         self._reason = BoundedLabel(100)
         self._name = BoundedLabel(50)
-        self._route = BoundedLabel(200)
+        self._route = BoundedLabel(200, ROUTE)
         self._status = FixedLabel(TaskStatus)
         self._method = FixedLabel(_METHODS)
 

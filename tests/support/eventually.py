@@ -27,7 +27,7 @@ async def eventually(
         calls += 1
         try:
             answer = check()
-            fact: Fact = await answer if inspect.isawaitable(answer) else answer  # type: ignore[assignment]
+            fact: Fact = await answer if inspect.isawaitable(answer) else answer
             seen = f"it returned {fact!r}"
         except AssertionError as error:
             seen = f"it asserted: {error}" if str(error) else "its assertion failed"

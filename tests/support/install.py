@@ -15,24 +15,13 @@ _RABBITMQ_FOLDERS = (Path("/usr/lib/rabbitmq/bin"), Path("/usr/local/sbin"), Pat
 _POLICY = Path("/usr/sbin/policy-rc.d")
 
 
-class MissingProgram(Exception):  # noqa: N818 - reads as what it is where it ends a test run
+class MissingProgram(Exception):
     """A program is missing and cannot be installed here; the text has the command that does it."""
 
 
 def ensure_rabbitmq() -> Path:
     """Return the folder with RabbitMQ's programs, installing them when needed. Raises MissingProgram."""
     return _find_rabbitmq() or _install_rabbitmq()
-
-
-def ensure_promtool() -> Path:
-    """Return the path of Prometheus's `promtool`, installing it when needed. Raises MissingProgram."""
-    found = shutil.which("promtool")
-    if found is None:
-        _apt_install("prometheus", "promtool")
-        found = shutil.which("promtool")
-    if found is None:
-        raise MissingProgram("the package prometheus is installed, but promtool is not in the PATH")
-    return Path(found)
 
 
 def _find_rabbitmq() -> Path | None:
@@ -96,7 +85,6 @@ def main() -> int:
     """Make sure of every program; print what is missing and return 1 when one is."""
     try:
         ensure_rabbitmq()
-        ensure_promtool()
     except MissingProgram as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -1,0 +1,157 @@
+"""From deliveries to owned tasks: the pipeline of claims, one flush at a time; what finds no slot goes back in time.
+
+A delivery whose task is not ours to run (stale, doubled, running elsewhere, cancelled, expired) is simply acked: the
+row decides. While one claim is in flight, what arrives waits and goes in the next.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+
+from app.broker.base import Consumer, Delivery, TaskMessage
+from app.runtime import Runtime
+from app.store import flights
+from app.store.database import is_transient
+from app.store.flights import Claimed
+from app.telemetry.logs import event
+
+log = logging.getLogger("despacho.worker")
+BATCH = 500
+
+
+class Claims:
+    """Claims what waits in its inbox whenever `free_slots()` allows, and hands each owned task to `on_claimed`."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        consumer: Consumer,
+        *,
+        worker_id: str,
+        free_slots: Callable[[], int],
+        on_claimed: Callable[[Claimed, Delivery], None],
+    ) -> None:
+        self._runtime = runtime
+        self._consumer = consumer
+        self._worker_id = worker_id
+        self._free_slots = free_slots
+        self._on_claimed = on_claimed
+        self._settings = runtime.settings.worker
+        self._inbox: deque[tuple[float, Delivery, TaskMessage]] = deque()
+        self._wake = asyncio.Event()
+        self._draining = False
+        self._flushing = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether deliveries wait here or a statement is in flight."""
+        return bool(self._inbox) or self._flushing
+
+    def add(self, delivery: Delivery, message: TaskMessage) -> None:
+        """Take in a delivery."""
+        self._inbox.append((asyncio.get_running_loop().time(), delivery, message))
+        self._wake.set()
+
+    def look(self) -> None:
+        """Look again: a slot may be free now."""
+        self._wake.set()
+
+    def drain(self) -> None:
+        """Claim nothing more: what waits goes back at once."""
+        self._draining = True
+        self._wake.set()
+
+    async def forever(self) -> None:
+        """Claim what waits whenever slots are free; give back what has waited too long for one."""
+        loop = asyncio.get_running_loop()
+        while True:
+            if not self._inbox:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            room = 0 if self._draining else min(self._free_slots(), BATCH)
+            if room:
+                await self._flush(self._claim, self._taken(room))
+                continue
+            patience = 0.0 if self._draining else self._settings.hand_back_seconds
+            give_back_at = self._inbox[0][0] + patience
+            if give_back_at > loop.time():
+                self._wake.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(give_back_at):
+                        await self._wake.wait()
+                continue
+            late = sum(1 for arrived, _, _ in self._inbox if arrived + patience <= loop.time())
+            await self._flush(self._hand_back, self._taken(min(late, BATCH)))
+
+    def _taken(self, count: int) -> list[tuple[Delivery, TaskMessage]]:
+        return [self._inbox.popleft()[1:] for _ in range(min(count, len(self._inbox)))]
+
+    async def _flush(
+        self,
+        flush: Callable[[Sequence[tuple[Delivery, TaskMessage]]], Awaitable[None]],
+        batch: Sequence[tuple[Delivery, TaskMessage]],
+    ) -> None:
+        self._flushing = True
+        try:
+            await flush(batch)
+        finally:
+            self._flushing = False
+
+    async def _claim(self, batch: Sequence[tuple[Delivery, TaskMessage]]) -> None:
+        by_id = {message.task_id: delivery for delivery, message in batch}
+        wants = {
+            message.task_id: (message.task_id, message.dispatch, message.type, message.tenant_id)
+            for _, message in batch
+        }
+        owned: set[Delivery] = set()
+        for claimed in await self._claimed(list(wants.values())):
+            delivery = by_id[claimed.task_id]
+            owned.add(delivery)
+            self._on_claimed(claimed, delivery)
+        if len(owned) < len(batch):
+            not_ours = [delivery for delivery, _ in batch if delivery not in owned]
+            self._consumer.ack(not_ours)
+            for delivery in not_ours:
+                self._runtime.metrics.deliveries_stale(delivery.priority_class)
+
+    async def _claimed(self, wants: Sequence[tuple[str, int, str, str]]) -> list[Claimed]:
+        """Claim, for as long as it takes: the deliveries stay ours until the database has answered."""
+        in_doubt = False
+        while True:
+            try:
+                return await flights.claim(
+                    self._runtime.database,
+                    wants,
+                    worker_id=self._worker_id,
+                    lease_seconds=self._settings.lease_seconds,
+                    retry_for_seconds=0.0,
+                    in_doubt=in_doubt,
+                )
+            except Exception as error:
+                await self._rest("claim_failed", error)
+                in_doubt = True
+
+    async def _hand_back(self, batch: Sequence[tuple[Delivery, TaskMessage]]) -> None:
+        """Return rows to the waiting as a new stay, then ack: a requeue would spend the broker's delivery limit."""
+        rows = [(message.task_id, message.dispatch) for _, message in batch]
+        why = "worker_draining" if self._draining else "worker_full"
+        while True:
+            try:
+                await flights.hand_back(
+                    self._runtime.database, rows, worker_id=self._worker_id, why=why, retry_for_seconds=0.0
+                )
+                break
+            except Exception as error:
+                await self._rest("hand_back_failed", error)
+        self._consumer.ack([delivery for delivery, _ in batch])
+        for delivery, _ in batch:
+            self._runtime.metrics.handed_back(delivery.priority_class)
+        self._runtime.dispatcher_poke.poke()
+
+    async def _rest(self, what: str, error: Exception) -> None:
+        if not is_transient(error):
+            event(log, what, level=logging.ERROR, error=error)
+        await asyncio.sleep(0.05 + 0.2 * self._runtime.draw())
