@@ -18,10 +18,10 @@ _item = Reader(BatchItem, later=LATER_FIELDS)
 
 
 class _Kept(msgspec.Struct):
-    """The fields whose exact text is kept."""
+    """The fields whose exact text is kept; empty where they are absent."""
 
-    input: msgspec.Raw | None = None
-    metadata: msgspec.Raw | None = None
+    input: msgspec.Raw = msgspec.Raw()
+    metadata: msgspec.Raw = msgspec.Raw()
 
 
 class _Items(msgspec.Struct):
@@ -99,5 +99,6 @@ def _submission(
     )
 
 
-def _text(part: msgspec.Raw | None) -> str | None:
-    return None if part is None else bytes(part).decode()
+def _text(part: msgspec.Raw) -> str | None:
+    text = bytes(part).decode()
+    return None if text in ("", "null") else text
