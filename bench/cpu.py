@@ -31,7 +31,7 @@ def _read(pid: str) -> Stat | None:
 
 
 def processes() -> dict[int, Stat]:
-    found = (_read(name) for name in os.listdir("/proc") if name.isdigit())
+    found = (_read(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
     return {stat.pid: stat for stat in found if stat}
 
 
@@ -55,7 +55,7 @@ def cpu_seconds(roots: Iterable[int]) -> float:
 
 
 def private_bytes(roots: Iterable[int]) -> dict[int, int]:
-    """Return each process's resident memory without what it shares, so that shared buffers are not counted as growth."""
+    """Return each process's resident memory without what it shares: shared buffers are not growth."""
     return {stat.pid: _private(stat.pid) for stat in trees(roots)}
 
 

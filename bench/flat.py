@@ -24,16 +24,16 @@ _TASKS = """
 INSERT INTO tasks (task_id, tenant_id, type, status, priority_class, reason_code, policy_version, facts, cost_class,
                    preemptible, attempts, max_attempts, timeout_seconds, submitted_at, started_at, finished_at,
                    updated_at, input, result, submitted_by)
-SELECT 'task_' || lpad(({offset} + n)::text, 26, '0'), '{tenant}', 'bench_noop', '{status}', priority_class, reason_code,
-       policy_version, facts, cost_class, preemptible, {attempts}, max_attempts, timeout_seconds, at,
+SELECT 'task_' || lpad(({offset} + n)::text, 26, '0'), '{tenant}', 'bench_noop', '{status}', priority_class,
+       reason_code, policy_version, facts, cost_class, preemptible, {attempts}, max_attempts, timeout_seconds, at,
        CASE WHEN {attempts} > 0 THEN at END, CASE WHEN {attempts} > 0 THEN at END, at,
        '{{"number":' || n || '}}', CASE WHEN {attempts} > 0 THEN 'null' END, submitted_by
 FROM generate_series(0, {count} - 1) AS n,
      (SELECT *, clock_timestamp() AS at FROM tasks WHERE type = 'bench_noop' LIMIT 1) AS pattern
 """
 _ATTEMPTS = """
-INSERT INTO attempts (task_id, fence, attempt, outcome, spent, worker_id, queued_at, released_at, started_at, finished_at,
-                      round_id)
+INSERT INTO attempts (task_id, fence, attempt, outcome, spent, worker_id, queued_at, released_at, started_at,
+                      finished_at, round_id)
 SELECT task_id, nextval('fence_seq'), 1, 'done', true, 'worker_loaded', submitted_at, submitted_at, submitted_at,
        submitted_at, 0
 FROM tasks WHERE status = 'done'

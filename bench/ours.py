@@ -99,11 +99,16 @@ class Producer:
 
     async def send_one(self, number: int) -> None:
         body = json.dumps(task(number, self._type)).encode()
-        _expect(await self._connection.request(encode("POST", "/v1/tasks", body, self._key)), 202)
+        await self._post("/v1/tasks", body)
 
     async def send_batch(self, numbers: Sequence[int]) -> None:
         body = json.dumps({"tasks": [task(number, self._type) for number in numbers]}).encode()
-        _expect(await self._connection.request(encode("POST", "/v1/tasks/batch", body, self._key)), 202)
+        await self._post("/v1/tasks/batch", body)
+
+    async def _post(self, path: str, body: bytes) -> None:
+        if self._connection.closed:
+            self._connection = await Connection.open("127.0.0.1", port())
+        _expect(await self._connection.request(encode("POST", path, body, self._key)), 202)
 
     async def close(self) -> None:
         self._connection.close()

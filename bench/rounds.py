@@ -1,4 +1,4 @@
-"""One round of one system: enqueue, drain, quiet pickup, end to end; checked counts, rates, latencies, CPU by process."""
+"""One round of one system: enqueue, drain, quiet pickup, end to end; counts are checked."""
 
 import math
 import time

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-import statistics
+import math
 import subprocess
 import sys
 import time
@@ -79,7 +79,7 @@ def run_load(order: Order) -> dict[str, object]:
 def _rate(report: dict[str, object]) -> float:
     sent, answered = report["sent_ns"], report["answered_ns"]
     assert isinstance(sent, list) and isinstance(answered, list)
-    return len(sent) / ((max(answered) - min(sent)) / 1e9)
+    return float(len(sent) / ((max(answered) - min(sent)) / 1e9))
 
 
 def _api(stage: Stage) -> tuple[int, str]:
@@ -240,6 +240,6 @@ def run_memory(system: System, postgres: Postgres, rabbit: Rabbit, tasks: int) -
             stage.send(Command("batch", turn * chunk, chunk), _WITHIN_SECONDS)
             stage.wait_until_done(turn * chunk, chunk, turn * chunk, _WITHIN_SECONDS)
             for name, pids in names.items():
-                sizes[name].append(statistics.fsum(cpu.private_bytes(pids).values()) / 2**20)
+                sizes[name].append(math.fsum(cpu.private_bytes(pids).values()) / 2**20)
         stage.check(chunk * CHUNKS)
     return Memory(chunk * CHUNKS, sizes)

@@ -129,7 +129,8 @@ class Stage:
         ready, _, _ = select.select([self.producer.stdout], [], [], within_seconds)
         line = self.producer.stdout.readline() if ready else b""
         if not line:
-            raise RunError(f"the producer did not answer within {within_seconds:.0f} s\n{self.logs()}")
+            why = "ended" if ready else f"did not answer within {within_seconds:.0f} s"
+            raise RunError(f"the producer {why}\n{self.logs()}")
         return dict(json.loads(line))
 
     def logs(self) -> str:

@@ -6,15 +6,15 @@ from inside the connection's read, without a task or future of their own.
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from app.broker.amqp.channel import Body, Channel
 from app.broker.amqp.connection import Connection
-from app.broker.amqp.errors import AmqpError, ChannelLost
+from app.broker.amqp.errors import AmqpError
 from app.broker.amqp.settling import Settlements
-from app.broker.base import BrokerClosed, Delivery
+from app.broker.arrivals import Arrivals
+from app.broker.base import Delivery
 from app.broker.link import Link
 from app.broker.message import MAX_BODY_BYTES
 from app.settings import BrokerSettings
@@ -50,29 +50,16 @@ class RabbitConsumer:
         self._link = link
         self._prefetch = prefetch
         self._settings = settings
-        self._arrived: deque[Delivery] = deque()
-        self._waiter: asyncio.Future[None] | None = None
+        self._arrivals = Arrivals()
         self._live: dict[int, _Subscription] = {}
         self._epoch = 0
         self._stopped = False
+        self.closed = False
         self._tasks = [asyncio.create_task(self._keep(source), name=f"despacho-{source.queue}") for source in sources]
 
     async def receive(self, max_items: int) -> list[Delivery]:
-        """See Consumer. One caller at a time."""
-        arrived = self._arrived
-        while not arrived:
-            if self._stopped:
-                raise BrokerClosed("the consumer was paused or closed")
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-        if len(arrived) <= max_items:
-            received = list(arrived)
-            arrived.clear()
-            return received
-        return [arrived.popleft() for _ in range(max_items)]
+        """See Consumer."""
+        return await self._arrivals.receive(max_items)
 
     def ack(self, deliveries: Iterable[Delivery]) -> None:
         """See Consumer."""
@@ -88,30 +75,20 @@ class RabbitConsumer:
 
     async def pause(self) -> None:
         """See Consumer."""
-        self._stop()
+        self._stopped = True
         cancelled = [asyncio.create_task(self._cancel(subscription)) for subscription in self._live.values()]
         if cancelled:
             await asyncio.wait(cancelled)
-        self.requeue(list(self._arrived))
-        self._arrived.clear()
-        self._wake()
+        self.requeue(self._arrivals.stop())
 
     async def close(self) -> None:
         """See Consumer."""
-        self._stop()
+        self._stopped = self.closed = True
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        self._arrived.clear()
-        self._wake()
-
-    def _stop(self) -> None:
-        self._stopped = True
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self._arrivals.stop()
 
     def _settle(self, deliveries: Iterable[Delivery], settle: Callable[[Settlements, list[int]], bytes]) -> None:
         by_epoch: dict[int, list[int]] = {}
@@ -165,25 +142,18 @@ class RabbitConsumer:
             return await channel.wait_lost()
         finally:
             del self._live[epoch]
-            self._forget(epoch)
+            # What arrived on a lost channel and nobody received is delivered again by the broker.
+            self._arrivals.drop(lambda delivery: delivery.epoch == epoch)
             if channel.lost is None:
                 await self._close(channel)
 
     def _sink(self, decode: Decode, epoch: int) -> Callable[[int, bool, bytes, Body], None]:
-        append = self._arrived.append
+        put = self._arrivals.put
 
         def take(tag: int, redelivered: bool, properties: bytes, body: Body) -> None:
-            append(decode(tag, redelivered, properties, body, epoch))
-            if (waiter := self._waiter) is not None and not waiter.done():
-                waiter.set_result(None)
+            put(decode(tag, redelivered, properties, body, epoch))
 
         return take
-
-    def _forget(self, epoch: int) -> None:
-        """Drop what arrived on a lost channel and nobody received: the broker delivers it again."""
-        kept = [delivery for delivery in self._arrived if delivery.epoch != epoch]
-        self._arrived.clear()
-        self._arrived.extend(kept)
 
     async def _cancel(self, subscription: _Subscription) -> None:
         try:
@@ -196,5 +166,5 @@ class RabbitConsumer:
         try:
             async with asyncio.timeout(self._settings.publish_deadline_seconds):
                 await channel.close()
-        except (ChannelLost, AmqpError, TimeoutError) as error:
+        except (AmqpError, TimeoutError) as error:
             _log.warning("a consumer's channel could not be closed: %s", error or "no answer")

@@ -69,7 +69,7 @@ def encode_trace(trace: Mapping[str, str]) -> bytes:
     """Encode the trace headers as a field table; what is not a W3C trace header of sane length is left out."""
     if len(trace) == 1 and len(parent := trace.get("traceparent", "")) == _TRACEPARENT_CHARACTERS and parent.isascii():
         return _ONE_TRACEPARENT[len(CONTENT_TYPE) + 1 :] + parent.encode()
-    return table(_sane(trace))
+    return table(sane_trace(trace))
 
 
 def decode(properties: bytes, body: Body) -> TaskMessage | Malformed:
@@ -105,10 +105,11 @@ def _trace_of(properties: bytes) -> Mapping[str, str]:
     stop = _STOP + _TRACEPARENT_CHARACTERS
     if properties[_START:_STOP] == _ONE_TRACEPARENT and (parent := properties[_STOP:stop]).isascii():
         return {"traceparent": parent.decode()}
-    return _sane(headers(properties))
+    return sane_trace(headers(properties))
 
 
-def _sane(trace: Mapping[str, FieldValue]) -> dict[str, str]:
+def sane_trace(trace: Mapping[str, FieldValue]) -> dict[str, str]:
+    """Keep the W3C trace headers of printable ASCII and sane length; a bad one never fails its task."""
     return {
         name: value
         for name in TRACE_HEADERS

@@ -109,7 +109,7 @@ class RabbitBroker:
         publishing = self._publishing.up
         if publishing is None or publishing.blocked is not None:
             return False
-        return not self._consumers or self._consuming.up is not None
+        return not self._consumes or self._consuming.up is not None
 
     @property
     def problem(self) -> str | None:
@@ -118,14 +118,18 @@ class RabbitBroker:
             return self._publishing.problem
         if (up := self._publishing.up) is not None and up.blocked is not None:
             return f"the broker takes no messages for now: {up.blocked}"
-        if self._consumers and self._consuming.problem is not None:
+        if self._consumes and self._consuming.problem is not None:
             return self._consuming.problem
         return self._misdeclared
+
+    @property
+    def _consumes(self) -> bool:
+        return any(not consumer.closed for consumer in self._consumers)
 
     def _consume(self, sources: list[Source], prefetch: int) -> RabbitConsumer:
         consumer = RabbitConsumer(self._consuming, sources, prefetch, self._settings)
         self._consuming.start()
-        self._consumers.append(consumer)
+        self._consumers = [known for known in self._consumers if not known.closed] + [consumer]
         return consumer
 
     async def _prepare_publishing(self, connection: Connection) -> None:

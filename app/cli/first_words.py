@@ -11,7 +11,7 @@ _TEXT = "Invoice 4711, due 2026-12-31: 12 hours of consulting, net amount 1,200.
 def first_words(running: Running) -> str:
     """Return the text for the terminal; the admin key is in it on a first start that minted one, and never again."""
     made = running.first_start
-    key = made.secret if made is not None and made.is_minted else None
+    key = made.secret if made is not None else None
     lines = [f"Despacho is running: {running.url}", f"  API reference  {running.url}/openapi.json"]
     if running.embedded_dir is not None:
         lines.append(f"  data           {running.embedded_dir}")

@@ -9,8 +9,12 @@ import traceback
 
 import typer
 
-from app.cli import service_commands
+from app.cli import operation, service_commands
+from app.cli.bulk import bulk
+from app.cli.dead_letters import dlq
 from app.cli.ending import FAILED, INTERRUPTED, WRONG_USAGE, CommandFailed
+from app.cli.keys import keys, tenants
+from app.cli.tasks import tasks
 from app.settings import SettingsError
 
 program = typer.Typer(
@@ -22,6 +26,9 @@ program = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 service_commands.add_to(program)
+for group in (tasks, dlq, bulk, keys, tenants):
+    program.add_typer(group)
+operation.add_to(program)
 
 
 def main() -> None:

@@ -49,9 +49,8 @@ async def serve(settings: Settings, stop: asyncio.Event, on_running: Callable[[R
         broker: Broker = MemoryBroker(settings.broker) if volatile else rabbit(settings)
         with bind(settings.api.host, settings.api.port) as bound:
             async with runtime_on(settings, name="up", url=url, broker=broker) as runtime:
-                made = await first_start(runtime.database, settings)
-                if made is not None:
-                    redact(made.secret)
+                if settings.bootstrap_key is not None:
+                    await first_start(runtime.database, settings)
                 api = Api(runtime, bound)
                 roles = importlib.import_module("workers.roles")
 
@@ -66,6 +65,10 @@ async def serve(settings: Settings, stop: asyncio.Event, on_running: Callable[[R
                 async def tell(stop: asyncio.Event) -> None:
                     await first(api.serving.wait(), stop.wait())
                     if not stop.is_set():
+                        # Minted last: a key made by a start that then failed would be shown to nobody.
+                        made = await first_start(runtime.database, settings)
+                        if made is not None:
+                            redact(made.secret)
                         embedded = settings.data_dir.absolute() if settings.database_url is None else None
                         await on_running(Running(url_of(bound), runtime, made, embedded))
                     await stop.wait()

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import errno
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import uvicorn
 
@@ -63,13 +63,12 @@ class Api:
             backlog=_BACKLOG,
             timeout_graceful_shutdown=_LAST_ANSWERS_SECONDS,
         )
-        self._server = _Server(config)
         self._bound = bound
         self.serving = asyncio.Event()
+        self._server = _Server(config, on_started=self.serving.set)
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set and the last answers are given. Raises CommandFailed when it cannot start."""
-        self._server.on_started = self.serving.set
         stopping = asyncio.create_task(self._end_when(stop))
         try:
             await self._server.serve(sockets=[self._bound])
@@ -86,8 +85,9 @@ class Api:
 class _Server(uvicorn.Server):
     """uvicorn without its signal handlers, which would take ours away."""
 
-    def on_started(self) -> None:
-        """Hear that requests are served; replaced by whoever wants to know."""
+    def __init__(self, config: uvicorn.Config, *, on_started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_started = on_started
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -95,4 +95,4 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self.on_started()
+        self._on_started()

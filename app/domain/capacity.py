@@ -22,7 +22,7 @@ from math import ceil, floor
 from app.domain.policy import Policy, PriorityClass
 
 EPSILON = 1e-9
-TURN_WITHOUT_SHARE = 100
+LONGEST_TURN = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,8 @@ def seat_book(policy: Policy, pools: tuple[Pool, ...]) -> SeatBook:
 
 def _allotment(one: PriorityClass, reach: int, reserve: int) -> Allotment:
     most = min(reach, max(1, reserve, floor(one.maximum * reach + EPSILON)))
-    turn = ceil(1 / one.nominal - EPSILON) if one.nominal > 0 else TURN_WITHOUT_SHARE
-    return Allotment(one.name, reach, reserve, most, min(turn, TURN_WITHOUT_SHARE))
+    turn = ceil(1 / max(one.nominal, 1 / LONGEST_TURN) - EPSILON)
+    return Allotment(one.name, reach, reserve, most, turn)
 
 
 def _constraints(names: Sequence[str], pools: Sequence[Pool]) -> list[Constraint]:

@@ -162,7 +162,7 @@ async def record_malformed(
     return await runtime.database.run(once, retry_for_seconds=runtime.settings.database.retry_for_seconds)
 
 
-async def record_overdelivered(runtime: Runtime, delivery: Delivery) -> str:
+async def record_dead_delivery(runtime: Runtime, delivery: Delivery) -> str:
     """Decide about one delivery from the broker's dead-letter queue by its row or, unreadable, by its body.
 
     Commit, then ack. Returns `malformed`, `stale` (this stay of the task is over: nothing to do), `handed_back` or

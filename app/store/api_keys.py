@@ -35,7 +35,7 @@ INSERT INTO api_keys (key_id, key_sha256, tenant_id, role, scopes, subject, crea
 VALUES (:key_id, :key_sha256, :tenant_id, :role, CAST(:scopes AS text[]), :subject, clock_timestamp(), :expires_at)
 ON CONFLICT (key_sha256) DO NOTHING
 RETURNING {_COLUMNS}
-""")  # noqa: S608
+""")
 _REVOKE = text("""
 UPDATE api_keys SET revoked_at = COALESCE(revoked_at, clock_timestamp()) WHERE key_id = :key_id
 RETURNING key_id, tenant_id
@@ -45,7 +45,7 @@ SELECT {_COLUMNS} FROM api_keys
 WHERE (CAST(:tenant_id AS text) IS NULL OR tenant_id = :tenant_id)
   AND (CAST(:before AS text) IS NULL OR key_id < :before)
 ORDER BY key_id DESC LIMIT :limit
-""")  # noqa: S608
+""")
 _ANY = text("SELECT EXISTS (SELECT 1 FROM api_keys)")
 
 

@@ -30,13 +30,13 @@ INSERT INTO tenants ({_COLUMNS})
 VALUES (:tenant_id, :name, :service_class, :weight, :submit_rate_per_second, :submit_burst, :max_open_tasks,
         clock_timestamp())
 ON CONFLICT (tenant_id) DO NOTHING RETURNING {_COLUMNS}
-""")  # noqa: S608
-_GET = text(f"SELECT {_COLUMNS} FROM tenants WHERE tenant_id = :tenant_id")  # noqa: S608
+""")
+_GET = text(f"SELECT {_COLUMNS} FROM tenants WHERE tenant_id = :tenant_id")
 _LIST = text(f"""
 SELECT {_COLUMNS} FROM tenants WHERE (CAST(:after AS text) IS NULL OR (created_at, tenant_id) < (
     SELECT created_at, tenant_id FROM tenants WHERE tenant_id = :after))
 ORDER BY created_at DESC, tenant_id DESC LIMIT :limit
-""")  # noqa: S608
+""")
 
 
 async def add(connection: AsyncConnection, tenant: NewTenant) -> Row[Any] | None:

@@ -25,8 +25,11 @@ BATCH = 1000
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What a system is and how it is run; in a command, `{python}` is the interpreter of its environment and `{database}` and
-    `{amqp}` (in a command or the environment) are the URLs of this run."""
+    """What a system is and how it is run.
+
+    In a command `{python}` is the interpreter of its environment; in a command or the environment `{database}` and
+    `{amqp}` are the URLs of this run.
+    """
 
     title: str
     settings: str
@@ -76,8 +79,8 @@ async def serve(producer: Producer) -> None:
     await producer.close()
 
 
-async def _carry_out(producer: Producer, marks: Marks, command: dict[str, float]) -> None:
-    first, count = int(command["first"]), int(command["count"])
+async def _carry_out(producer: Producer, marks: Marks, command: dict[str, object]) -> None:
+    first, count = int(str(command["first"])), int(str(command["count"]))
     match command["how"]:
         case "batch":
             for start in range(first, first + count, BATCH):
@@ -87,7 +90,7 @@ async def _carry_out(producer: Producer, marks: Marks, command: dict[str, float]
                 marks.send(number)
                 await producer.send_one(number)
         case "paced":
-            pause_seconds = 1 / command["per_second"]
+            pause_seconds = 1 / float(str(command["per_second"]))
             due = time.monotonic()
             for number in range(first, first + count):
                 await asyncio.sleep(max(0.0, due - time.monotonic()))

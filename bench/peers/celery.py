@@ -1,5 +1,8 @@
 """Celery on RabbitMQ with its results in PostgreSQL through SQLAlchemy."""
 
+# The peer lives in its own environment, where no type checker looks.
+# mypy: disable-error-code="import-not-found,untyped-decorator"
+
 import os
 from collections.abc import Sequence
 

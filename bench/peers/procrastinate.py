@@ -1,5 +1,8 @@
 """Procrastinate: PostgreSQL alone, job rows kept."""
 
+# The peer lives in its own environment, where no type checker looks.
+# mypy: disable-error-code="import-not-found,untyped-decorator"
+
 import asyncio
 import os
 from collections.abc import Sequence

@@ -1,5 +1,8 @@
 """Taskiq on RabbitMQ (taskiq-aio-pika) with its results in PostgreSQL (taskiq-postgres)."""
 
+# The peer lives in its own environment, where no type checker looks.
+# mypy: disable-error-code="import-not-found,untyped-decorator"
+
 import asyncio
 import os
 from collections.abc import Sequence

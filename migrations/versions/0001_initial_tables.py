@@ -35,6 +35,14 @@ def upgrade() -> None:
         sa.Column("retry_after_seconds", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("task_id", "fence", name=op.f("pk_attempts")),
     )
+    op.create_index(
+        "ix_attempts_finished_at",
+        "attempts",
+        ["finished_at"],
+        unique=False,
+        postgresql_using="brin",
+        postgresql_with={"pages_per_range": "32"},
+    )
     op.create_table(
         "audit",
         sa.Column("audit_id", sa.Text(collation="C"), nullable=False),
@@ -481,6 +489,12 @@ def downgrade() -> None:
     op.drop_table("bulk_actions")
     op.drop_index("ix_audit_tenant_id_audit_id", table_name="audit")
     op.drop_table("audit")
+    op.drop_index(
+        "ix_attempts_finished_at",
+        table_name="attempts",
+        postgresql_using="brin",
+        postgresql_with={"pages_per_range": "32"},
+    )
     op.drop_table("attempts")
     # ### end Alembic commands ###
     op.execute(sa.schema.DropSequence(sa.Sequence("fence_seq")))

@@ -113,3 +113,19 @@ def test_reserves_fit_whatever_the_pools_and_leave_a_seat_to_who_has_none(
         assert 1 <= one.turn <= 100
         if one.reach:
             assert seats.room(name) >= max(1, one.reserve), "an idle system has a seat for every class it serves"
+
+
+def test_trimming_takes_no_more_than_needed() -> None:
+    policy = a_policy(a_class("high", nominal=0.5), a_class("low", nominal=0.5), a_class("none", nominal=0))
+
+    book = seat_book(policy, one_pool(policy, 4).pools)
+
+    assert [one.reserve for one in book.allotments.values()] == [2, 1, 0]
+
+
+def test_a_share_close_to_nothing_still_has_a_turn() -> None:
+    policy = a_policy(a_class("high", nominal=1e-309), a_class("low", nominal=0.3))
+
+    book = seat_book(policy, one_pool(policy, 1).pools)
+
+    assert [one.turn for one in book.allotments.values()] == [100, 4]

@@ -339,3 +339,21 @@ def test_fifty_thousand_seats_a_second_with_ten_thousand_tenants_waiting() -> No
 
     assert len(plan.releases) == 5_000
     assert max(rates) >= 50_000
+
+
+def test_very_short_tasks_of_a_higher_class_give_way_to_a_class_whose_turn_has_come() -> None:
+    policy = a_policy(a_class("high", nominal=0), a_class("low", nominal=0.2))
+    demand = Demand({"high": [a_tenant("one", 99)], "low": [a_tenant("two", 1)]}, passed_over={"low": 5})
+
+    waits = plan_release(one_pool(policy, 1, {"high": 5}, {"high": 25.0}), demand, policy)
+    goes = plan_release(one_pool(policy, 1, {"high": 0}, {"high": 25.0}), demand, policy)
+
+    assert by_class(waits) == {}, "what is free is kept for it until it makes a whole seat"
+    assert by_class(goes) == {"low": 1}
+
+
+def test_a_borrower_stays_below_its_maximum_too() -> None:
+    policy = a_policy(a_class("high", nominal=0.8), a_class("low", nominal=0, maximum=0.5))
+    demand = Demand({"low": [a_tenant("acme", 20, timeout_seconds=1)]})
+
+    assert by_class(plan_release(one_pool(policy, 10), demand, policy)) == {"low": 5}

@@ -153,8 +153,8 @@ async def test_an_over_delivered_task_goes_back_and_the_third_time_to_the_dead_l
     for _ in range(3):
         dispatch = (await released(runtime, [task_id]))[task_id]
         delivery = given_up(task_id, dispatch)
-        answers.append(await dead_letters.record_overdelivered(runtime, delivery))
-        answers.append(await dead_letters.record_overdelivered(runtime, delivery))
+        answers.append(await dead_letters.record_dead_delivery(runtime, delivery))
+        answers.append(await dead_letters.record_dead_delivery(runtime, delivery))
 
     assert answers == ["handed_back", "stale", "handed_back", "stale", "dead_lettered", "stale"]
     assert await status_of(runtime, task_id) == "dead_lettered"
@@ -162,14 +162,14 @@ async def test_an_over_delivered_task_goes_back_and_the_third_time_to_the_dead_l
     assert letter == {"task_id": task_id, "error_type": "delivery_limit"}
     await dead_letters.reprocess(runtime, ACME, task_id, "workers mended")
     dispatch = (await released(runtime, [task_id]))[task_id]
-    again = await dead_letters.record_overdelivered(runtime, given_up(task_id, dispatch))
+    again = await dead_letters.record_dead_delivery(runtime, given_up(task_id, dispatch))
     assert again == "handed_back"
 
 
 async def test_an_unreadable_message_of_the_brokers_dead_letter_queue_is_recorded(runtime: Runtime) -> None:
     delivery = Delivery("common", BAD, False, 1, dead_reason="rejected")
 
-    assert await dead_letters.record_overdelivered(runtime, delivery) == "malformed"
+    assert await dead_letters.record_dead_delivery(runtime, delivery) == "malformed"
 
     (letter,) = await rows(runtime, "SELECT error_type, error_message, priority_class FROM dead_letters")
     assert letter == {
@@ -183,7 +183,7 @@ async def test_the_message_of_a_running_task_is_stale(runtime: Runtime) -> None:
     (task_id,) = await submitted(runtime)
     await claimed(runtime, [task_id])
 
-    assert await dead_letters.record_overdelivered(runtime, given_up(task_id, 1)) == "stale"
+    assert await dead_letters.record_dead_delivery(runtime, given_up(task_id, 1)) == "stale"
 
     assert await status_of(runtime, task_id) == "running"
     assert await rows(runtime, "SELECT * FROM dead_letters") == []

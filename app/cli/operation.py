@@ -1,0 +1,111 @@
+"""Commands of operators: pause and resume, schedules, classes, workers."""
+
+from typing import Annotated
+
+import typer
+
+from app.cli.client import Client, Json, part
+from app.cli.command import Limit, Output, Reason, command, json_from, noun
+from app.cli.ending import WrongUsage
+from app.cli.output import Format, show_list, show_one, wanted
+
+schedules = noun("schedules", "Schedules: one task per firing, never two.")
+_PAUSES = ("pause_id", "on", "reason", "until", "created_at", "subject")
+
+
+def add_to(program: typer.Typer) -> None:
+    """Add these commands to the program."""
+    command(program, "pause")(pause)
+    command(program, "resume")(resume)
+    command(program, "pauses")(pauses)
+    command(program, "classes")(classes)
+    command(program, "workers")(workers)
+    program.add_typer(schedules)
+
+
+def pause(
+    client: Client,
+    on: Annotated[str, typer.Argument(metavar="WHAT", help="class:C, type:T, tenant:T or dependency:D.")],
+    reason: Reason,
+    until: Annotated[str | None, typer.Option("--until", help="RFC 3339. [default: until resumed]")] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Start no work of a class, type, tenant or dependency until it is resumed. What runs goes on."""
+    if ":" not in on:
+        raise WrongUsage("WHAT should be class:C, type:T, tenant:T or dependency:D")
+    body: dict[str, Json] = {"on": on, "reason": reason}
+    body |= {"until": until} if until else {}
+    show_one(client.post("/v1/pauses", body), output=output, id_of=_pause_id)
+
+
+def resume(
+    client: Client,
+    what: Annotated[str, typer.Argument(metavar="WHAT", help="As it was paused, or the id of the pause.")],
+) -> None:
+    """End a pause, or every pause of class:C, type:T, tenant:T or dependency:D."""
+    ids = [what] if ":" not in what else [_pause_id(p) for p in client.pages("/v1/pauses") if p["on"] == what]
+    if not ids:
+        typer.echo(f"{what} is not paused")
+    for pause_id in ids:
+        client.delete(f"/v1/pauses/{part(pause_id)}")
+        typer.echo(f"{pause_id} ended")
+
+
+def pauses(client: Client, limit: Limit = None, output: Output = Format.TABLE) -> None:
+    """List the pauses in force."""
+    items = client.pages("/v1/pauses", at_most=wanted(output, limit))
+    show_list(items, output=output, columns=_PAUSES, id_of=_pause_id, limit=limit)
+
+
+def classes(client: Client, output: Output = Format.TABLE) -> None:
+    """Show how each priority class stands."""
+    columns = (
+        *("name", "waiting", "released", "running", "nominal", "maximum"),
+        *("oldest_waiting_seconds", "wait_p95_seconds", "started_within_target", "consumers"),
+    )
+    show_list(client.pages("/v1/classes"), output=output, columns=columns, id_of=lambda i: str(i["name"]), limit=1000)
+
+
+def workers(client: Client, limit: Limit = None, output: Output = Format.TABLE) -> None:
+    """List the live workers."""
+    columns = ("worker_id", "pool", "classes", "slots", "draining", "heartbeat_at", "current_tasks")
+    items = client.pages("/v1/workers", at_most=wanted(output, limit))
+    show_list(items, output=output, columns=columns, id_of=lambda i: str(i["worker_id"]), limit=limit)
+
+
+@command(schedules, "list")
+def list_(client: Client, limit: Limit = None, output: Output = Format.TABLE) -> None:
+    """List schedules."""
+    columns = ("schedule_id", "name", "cron", "timezone", "misfire", "next_at")
+    items = client.pages("/v1/schedules", at_most=wanted(output, limit))
+    show_list(items, output=output, columns=columns, id_of=_schedule_id, limit=limit)
+
+
+@command(schedules, "create")
+def create(
+    client: Client,
+    name: Annotated[str, typer.Argument(help="Its name.")],
+    cron: Annotated[str, typer.Option("--cron", help="Five fields, such as '0 7 * * MON-FRI'.")],
+    task: Annotated[str, typer.Option("--task", help="The task to submit: JSON, @file, or - for stdin.")],
+    timezone: Annotated[str, typer.Option("--timezone", help="An IANA name.")] = "UTC",
+    misfire: Annotated[str, typer.Option("--misfire", help="once or skip: what becomes of missed firings.")] = "once",
+    output: Output = Format.TABLE,
+) -> None:
+    """Make a schedule."""
+    body = {"name": name, "cron": cron, "timezone": timezone, "task": json_from(task, "--task"), "misfire": misfire}
+    show_one(client.post("/v1/schedules", body), output=output, id_of=_schedule_id)
+
+
+@command(schedules, "delete")
+def delete(client: Client, schedule_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
+    """Delete a schedule; what it submitted stays."""
+    client.delete(f"/v1/schedules/{part(schedule_id)}")
+    typer.echo(f"{schedule_id} deleted")
+
+
+def _pause_id(item: Json) -> str:
+    return str(item["pause_id"])
+
+
+def _schedule_id(item: Json) -> str:
+    return str(item["schedule_id"])

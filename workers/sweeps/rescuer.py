@@ -1,0 +1,76 @@
+"""Takes running tasks back from workers that are gone: those whose lease is over.
+
+The attempt stays charged, because the worker may have died of it; it is a crash of the task. The task comes back at
+once the first time and a little later each further time; from now on its worker runs it alone in a child process, and
+a crash there is that worker's to settle. Only a task that kills whole workers even so ends here, `CRASHES_SPARE`
+crashes beyond its attempts. Whom somebody asked to cancel is cancelled.
+"""
+
+from collections import Counter
+from typing import Any
+
+from sqlalchemy import Row
+
+from app.domain.lifecycle import Move
+from app.domain.outcome import Settlement
+from app.ids import mint
+from app.runtime import Runtime
+from app.store import flights
+from app.store.settlements import settle
+
+INTERVAL_SECONDS = 0.5
+CRASHES_SPARE = 5
+_BATCH = 200
+_LONGEST_PAUSE_SECONDS = 60.0
+
+
+def decide(row: Row[Any], draw: float) -> Settlement:
+    """Decide about one lost flight; `draw` is from [0, 1)."""
+    if row.cancel:
+        return Settlement(row.task_id, row.fence, Move.CANCEL, "cancelled", spent=False)
+    message = f"the worker {row.worker_id} stopped renewing its lease"
+    dead = row.crashes + 1 >= row.max_attempts + CRASHES_SPARE
+    pause = min(_LONGEST_PAUSE_SECONDS, 2.0**row.crashes) * (0.5 + draw / 2) if row.crashes else 0.0
+    return Settlement(
+        row.task_id,
+        row.fence,
+        Move.DEAD_LETTER if dead else Move.FAIL,
+        "worker_lost",
+        error_type="worker_lost",
+        error_message=message,
+        error_retryable=not dead,
+        after_seconds=None if dead else pause,
+        dead_letter_id=mint("dead") if dead else None,
+        crashed=True,
+    )
+
+
+async def run_once(runtime: Runtime) -> int:
+    """Settle flights whose lease is over; returns how many were taken back."""
+    taken = 0
+    while True:
+        async with runtime.database.transaction() as connection:
+            rows = await flights.lost(connection, _BATCH)
+        settled: set[str] = set()
+        for move in (Move.FAIL, Move.CANCEL, Move.DEAD_LETTER):
+            batch = [one for row in rows if (one := decide(row, runtime.draw())).move is move]
+            if batch:
+                done = await settle(runtime.database, batch)
+                settled |= done
+                if move is not Move.FAIL:
+                    runtime.tell_ended(sorted(done))
+        _count(runtime, [row for row in rows if row.task_id in settled])
+        taken += len(settled)
+        if len(rows) < _BATCH or not settled:
+            break
+    if taken:
+        runtime.dispatcher_poke.poke()
+    return taken
+
+
+def _count(runtime: Runtime, rows: list[Row[Any]]) -> None:
+    for priority_class, count in Counter(row.priority_class for row in rows).items():
+        runtime.metrics.workers_lost(priority_class, count)
+    for row in rows:
+        if decide(row, 0.0).move is Move.DEAD_LETTER:
+            runtime.metrics.dead_lettered(row.priority_class, row.task_type, "worker_lost")
