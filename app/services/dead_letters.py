@@ -18,15 +18,15 @@ from app.broker.base import Delivery, Malformed, TaskMessage
 from app.domain.task_types import COST_WEIGHTS
 from app.ids import mint
 from app.runtime import Runtime
+from app.services import history
 from app.services.actors import Actor, AuditEntry, check_seen
 from app.services.errors import Conflict, NotFound
-from app.store import dead_letters, history, over_delivered
+from app.store import dead_letters, over_delivered
 from app.store.dead_letters import Terms
 from app.store.filters import DeadLetterFilter
 from app.store.tasks import get_tasks
 
 OVER_DELIVERIES = 3
-_HISTORY_LIMIT = 1000
 
 
 async def page(
@@ -45,24 +45,21 @@ async def sample(runtime: Runtime, actor: Actor, found: DeadLetterFilter, *, n: 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """One dead letter with everything that led to it."""
+    """One dead letter with everything that led to it; a malformed message has neither task nor history."""
 
     item: Row[Any]
-    attempts: Sequence[Row[Any]]
-    events: Sequence[Row[Any]]
+    task: Row[Any] | None
+    history: history.Story | None
 
 
 async def story(runtime: Runtime, actor: Actor, either_id: str) -> Story:
-    """Read one dead letter, by its id or its task's, with attempts and history. Raises NotFound."""
+    """Read one dead letter, by its id or its task's, with task and history. Raises NotFound."""
     async with runtime.database.transaction() as connection:
         item = await _seen(connection, actor, either_id)
         if item.task_id is None:
-            return Story(item, (), ())
-        return Story(
-            item,
-            await history.attempts_of(connection, item.task_id, _HISTORY_LIMIT),
-            await history.events_of(connection, item.task_id, _HISTORY_LIMIT),
-        )
+            return Story(item, None, None)
+        task = (await get_tasks(connection, [item.task_id])).get(item.task_id)
+    return Story(item, task, await history.read_story(runtime.database, item.task_id))
 
 
 @dataclass(frozen=True, slots=True)

@@ -275,16 +275,17 @@ class Dispatcher:
         reasons = Counter(result.value for result in results if result is not Published.CONFIRMED)
         event(log, "not_published", level=logging.WARNING, count=len(failed), reasons=dict(reasons))
         self._broker_rest_until = time.monotonic() + 0.25
-        back = await flights.hand_back(
-            self.runtime.database,
-            [(row.task_id, row.dispatch) for row in failed],
-            worker_id=self.holder,
-            why="not_published",
-            retry_for_seconds=self.runtime.settings.database.retry_for_seconds,
-        )
-        for row in failed:
-            if row.task_id in back:
-                self._counts.count[row.priority_class] -= 1
+        try:
+            await flights.hand_back(
+                self.runtime.database,
+                [(row.task_id, row.dispatch) for row in failed],
+                worker_id=self.holder,
+                why="not_published",
+                retry_for_seconds=self.runtime.settings.database.retry_for_seconds,
+            )
+        except Exception as error:
+            # They stay released, and are published again when nobody has claimed them for a while.
+            event(log, "not_handed_back", level=logging.WARNING, count=len(failed), error=error)
         if Published.UNROUTABLE.value in reasons:
             try:
                 await self.runtime.broker.declare(tuple(self.runtime.policy.current.by_name))

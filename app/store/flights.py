@@ -144,13 +144,15 @@ tally AS (
 SELECT * FROM moved
 """)
 
-# What this worker owns already: the answer to a claim whose COMMIT answer was lost.
+# The answer to a claim whose COMMIT answer was lost. Fences only grow, and a worker has one claim in flight at a time:
+# what it had claimed before (and may be running, for a message that came twice) has a fence that it knows.
 _CLAIMED_BY_ME = text("""
 SELECT m.task_id, m.fence, v.attempts, v.max_attempts, m.task_type, m.tenant_id, m.task_group, m.priority_class,
        v.timeout_seconds AS run_seconds, v.crashes, v.input, v.input_ref, v.metadata, m.submitted_at, m.queued_at, m.released_at,
        m.claimed_at, v.due_at, m.valid_until, m.traceparent, m.tracestate
 FROM flights m JOIN tasks v ON v.task_id = m.task_id
 WHERE m.task_id = ANY(CAST(:ids AS text[])) AND m.worker_id = :worker_id AND m.lease_until > clock_timestamp()
+  AND m.fence > :known_fence
 """)
 
 
@@ -166,11 +168,12 @@ async def claim(
     worker_id: str,
     lease_seconds: float,
     retry_for_seconds: float,
-    in_doubt: bool = False,
+    in_doubt_after: int | None = None,
 ) -> list[Claimed]:
     """Claim (task_id, dispatch, type, tenant_id) flights by compare-and-set; returns those that are now ours.
 
-    With `in_doubt` (an earlier try's answer was lost) it also returns what that try had claimed.
+    After a try whose answer was lost, `in_doubt_after` is the highest fence that this worker knows of: what it owns
+    beyond that, the lost try had claimed, and it is returned as well.
     """
     ordered = sorted(wants)
     rows = await database.execute_hot(
@@ -186,11 +189,13 @@ async def claim(
         retry_for_seconds=retry_for_seconds,
     )
     found = [_claimed(row) for row in rows]
-    if in_doubt and len(found) < len(wants):
+    if in_doubt_after is not None and len(found) < len(wants):
         known = {claimed.task_id for claimed in found}
         rest = [w[0] for w in ordered if w[0] not in known]
         rows = await database.execute_hot(
-            _CLAIMED_BY_ME, {"ids": rest, "worker_id": worker_id}, retry_for_seconds=retry_for_seconds
+            _CLAIMED_BY_ME,
+            {"ids": rest, "worker_id": worker_id, "known_fence": in_doubt_after},
+            retry_for_seconds=retry_for_seconds,
         )
         found.extend(_claimed(row) for row in rows)
     return found
