@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from importlib.metadata import PackageNotFoundError, version
 from typing import cast
 
@@ -52,6 +53,7 @@ def create_app(runtime: Runtime, submitter: Submitter | None = None) -> FastAPI:
         Door,
         metrics=runtime.metrics,
         limit_of=lambda path: settings.max_input_bytes if path == "/v1/inputs" else settings.max_body_bytes,
+        hidden=lambda caller, refused: front.refusals.note(caller, refused.target, refused.tenant_id),
         deadline_seconds=DEADLINE_SECONDS,
         longest_wait_seconds=settings.max_wait_seconds,
     )
@@ -100,9 +102,16 @@ async def _parameters_refused(request: Request, error: Exception) -> Response:
 
 
 async def _http_refused(request: Request, error: Exception) -> Response:
-    given = cast(HTTPException, error).headers or {}
-    allow = {name: value for name, value in given.items() if name.lower() == "allow"}
+    is_method = cast(HTTPException, error).status_code == HTTPStatus.METHOD_NOT_ALLOWED
+    allow = {"Allow": _methods_of(request)} if is_method else {}
     return _refused(request, refusal_of(error), allow)
+
+
+def _methods_of(request: Request) -> str:
+    """Name the methods that there are for the path of a request: several routes share one path."""
+    path = getattr(request.scope.get("route"), "path", None)
+    routes = [route for router in ROUTERS for route in router.routes if getattr(route, "path", "") == path]
+    return ", ".join(sorted({method for route in routes for method in getattr(route, "methods", ())}))
 
 
 def _refused(request: Request, refusal: ServiceError, headers: dict[str, str] | None = None) -> Response:

@@ -10,7 +10,7 @@ from app.api.problems import unauthorized
 from app.api.query import refuse_unknown_parameters
 from app.domain.scopes import Scope
 from app.services.callers import Caller
-from app.services.errors import Forbidden, NotFound
+from app.services.errors import Forbidden
 
 _BEARER = re.compile(r"^bearer +([\x21-\x7e]{1,512}) *$", re.IGNORECASE)
 
@@ -39,19 +39,13 @@ async def authorize(front: Front, authorization: str | None, scope: Scope, *, pl
 def needs(scope: Scope, *, platform: bool = False) -> Callable[[Request], Awaitable[Caller]]:
     """Make the dependency that yields the caller of an operation, which must have `scope`.
 
-    It also refuses query parameters that the operation does not know.
+    It also refuses query parameters that the operation does not know, and leaves the caller where the door finds it.
     """
 
     async def caller(request: Request) -> Caller:
         found = await authorize(front_of(request), request.headers.get("authorization"), scope, platform=platform)
+        request.state.caller = found
         refuse_unknown_parameters(request)
         return found
 
     return caller
-
-
-def must_see(front: Front, caller: Caller, target: str, tenant_id: str | None) -> None:
-    """Hold the owner of a found thing against the caller. Raises NotFound, and has the attempt audited."""
-    if caller.tenant_id is not None and caller.tenant_id != tenant_id:
-        front.refusals.note(caller, target, tenant_id)
-        raise NotFound

@@ -12,6 +12,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.problems import answer, database_unavailable, payload_too_large, refusal_of
 from app.ids import mint
+from app.services.actors import Hidden
+from app.services.callers import Caller
 from app.services.errors import ServiceError
 from app.telemetry.metrics import Metrics
 
@@ -21,7 +23,7 @@ _PARAMETER = re.compile(r"\{([a-z_]+)(?::[a-z]+)?\}")
 
 
 class Door:
-    """Wrap the application. `limit_of` tells the body limit of a path in bytes; durations are in seconds."""
+    """Wrap the application. `limit_of` tells the body limit of a path; `hidden` is told of refused crossings between tenants."""
 
     def __init__(
         self,
@@ -29,12 +31,14 @@ class Door:
         *,
         metrics: Metrics,
         limit_of: Callable[[str], int],
+        hidden: Callable[[Caller, Hidden], None],
         deadline_seconds: float,
         longest_wait_seconds: float,
     ) -> None:
         self._app = app
         self._metrics = metrics
         self._limit_of = limit_of
+        self._hidden = hidden
         self._deadline_seconds = deadline_seconds
         self._longest_wait_seconds = longest_wait_seconds
 
@@ -44,6 +48,7 @@ class Door:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
+        state = scope.setdefault("state", {})
         headers = dict(scope["headers"])
         request_id = _request_id(headers)
         status = 0
@@ -68,6 +73,8 @@ class Door:
             refusal = database_unavailable() if isinstance(error, TimeoutError) else refusal_of(error)
             if status:
                 raise
+            if isinstance(error, Hidden) and "caller" in state:
+                self._hidden(state["caller"], error)
             await self.refuse(refusal, scope, receive, sending)
         finally:
             route = scope.get("route")

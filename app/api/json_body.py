@@ -102,6 +102,14 @@ def _unkeepable(value: object, path: tuple[str, ...], names: frozenset[str]) -> 
                 yield from _unkeepable(one, (*path, str(index)), names)
 
 
+def check_syntax(raw: bytes) -> None:
+    """Check the syntax: pydantic's parser takes NaN and Infinity for numbers. Raises malformed_json."""
+    try:
+        msgspec.json.decode(raw, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError):
+        raise malformed("its syntax is wrong") from None
+
+
 def pointer(location: Iterable[str | int], names: frozenset[str]) -> str:
     """Spell a JSON Pointer up to the first part that only the sender named."""
     kept = ["#"]
@@ -146,11 +154,7 @@ class Reader:
         """Parse and validate a body. Raises malformed_json or Invalid."""
         check_json(raw)
         check_values(raw, self.names)
-        try:
-            # Pydantic's parser takes NaN and Infinity for numbers; this one knows that they are not JSON.
-            msgspec.json.decode(raw, type=msgspec.Raw)
-        except (msgspec.DecodeError, RecursionError):
-            raise malformed("its syntax is wrong") from None
+        check_syntax(raw)
         return self.validate(raw)
 
     def validate(self, raw: bytes) -> Any:

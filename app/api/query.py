@@ -2,13 +2,12 @@
 
 import base64
 import binascii
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated
 from weakref import WeakKeyDictionary
 
 from fastapi import Request
-from fastapi.dependencies.utils import get_flat_params
-from fastapi.params import ParamTypes
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
@@ -70,10 +69,20 @@ _known_by_endpoint: WeakKeyDictionary[Callable[..., object], frozenset[str]] = W
 def _known(route: APIRoute) -> frozenset[str]:
     known = _known_by_endpoint.get(route.endpoint)
     if known is None:
-        flat = get_flat_params(route.dependant)
-        known = frozenset(one.alias for one in flat if getattr(one.field_info, "in_", None) is ParamTypes.query)
+        known = frozenset(_names(route.dependant))
         _known_by_endpoint[route.endpoint] = known
     return known
+
+
+def _names(dependant: Dependant) -> Iterator[str]:
+    for one in dependant.query_params:
+        annotation = one.field_info.annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            yield from annotation.model_fields
+        else:
+            yield one.alias
+    for needed in dependant.dependencies:
+        yield from _names(needed)
 
 
 def refuse_unknown_parameters(request: Request) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from app.api.json_body import Reader, check_json, check_values, malformed
+from app.api.json_body import Reader, check_json, check_syntax, check_values, malformed
 from app.api.schemas.tasks import LATER_FIELDS, BatchItem, TaskSubmission
 from app.services.errors import FieldError, Invalid
 from app.services.intake import fingerprint
@@ -68,12 +68,7 @@ def read_item(raw: bytes, *, traceparent: str | None, tracestate: str | None) ->
 def _submission(
     reader: Reader, raw: bytes, traceparent: str | None, tracestate: str | None, endpoint: str, key: str | None
 ) -> Submission:
-    try:
-        kept = _kept.decode(raw)
-    except msgspec.ValidationError:
-        kept = _Kept()
-    except (msgspec.DecodeError, RecursionError):
-        raise malformed("its syntax is wrong") from None
+    kept = _kept_of(raw)
     body: Any = reader.validate(raw)
     key = key or getattr(body, "idempotency_key", None)
     return Submission(
@@ -97,6 +92,18 @@ def _submission(
         endpoint=endpoint if key else None,
         fingerprint=fingerprint(raw) if key else None,
     )
+
+
+def _kept_of(raw: bytes) -> _Kept:
+    """Cut out what is kept; this parser also knows, as pydantic's does not, that NaN and Infinity are not JSON."""
+    try:
+        return _kept.decode(raw)
+    except msgspec.ValidationError:
+        # No object: the model will say so, unless it is no JSON either.
+        check_syntax(raw)
+        return _Kept()
+    except (msgspec.DecodeError, RecursionError):
+        raise malformed("its syntax is wrong") from None
 
 
 def _text(part: msgspec.Raw) -> str | None:

@@ -181,9 +181,6 @@ class Intake:
             case KeyReused():
                 raise _reused()
             case Stored():
-                metrics = self._runtime.metrics
-                metrics.tasks_submitted(task.priority_class, task.type)
-                metrics.tasks_classified(task.priority_class, task.reason_code)
                 return Accepted(task, outcome)
 
 

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Depends, Query, Request
 from sqlalchemy import Row
 from starlette.responses import Response
 
-from app.api.auth import authorize, must_see, needs
+from app.api.auth import authorize, needs
 from app.api.front import Front, front_of
-from app.api.headers import NO_WAIT, Wait, idempotency_key, trace_of, wait_of
+from app.api.headers import NO_WAIT, Wait, idempotency_key, rate_headers, trace_of, wait_of
 from app.api.operation import encode, encoded, operation
 from app.api.query import PlainText, TenantPageQuery, next_token
 from app.api.schemas.common import Instant
@@ -20,11 +20,11 @@ from app.api.task_view import accepted_task_of, listed_task_of, task_of
 from app.domain.lifecycle import TaskStatus, is_final
 from app.domain.scopes import Scope
 from app.ids import is_id
+from app.services.actors import check_seen
 from app.services.callers import Caller
 from app.services.errors import Forbidden, Invalid, NotFound
 from app.services.intake import Accepted
 from app.services.queries import get_task, list_tasks
-from app.services.rates import RateStanding
 from app.store.filters import TaskFilter
 
 router = APIRouter(tags=["tasks"])
@@ -128,18 +128,8 @@ async def visible_task(front: Front, caller: Caller, task_id: str) -> Row[Any]:
     row = await get_task(front.runtime.database, task_id) if is_id("task", task_id) else None
     if row is None:
         raise NotFound
-    must_see(front, caller, task_id, row.tenant_id)
+    check_seen(caller, task_id, row.tenant_id)
     return row
-
-
-def rate_headers(standing: RateStanding | None) -> dict[str, str]:
-    """Say how the tenant stands against its rate, where it has one (draft-ietf-httpapi-ratelimit-headers)."""
-    if standing is None:
-        return {}
-    return {
-        "RateLimit-Policy": f'"submit";q={standing.quota};w={standing.window_seconds}',
-        "RateLimit": f'"submit";r={standing.remaining};t={standing.reset_seconds}',
-    }
 
 
 @router.get(
