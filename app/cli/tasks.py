@@ -198,7 +198,7 @@ def types(client: Client, output: Output = Format.TABLE) -> None:
     """List the task types of this installation."""
     columns = ("name", "description", "timeout_seconds", "cost_class")
     show_list(
-        client.pages("/v1/task-types"), output=output, columns=columns, id_of=lambda i: str(i["name"]), limit=1000
+        client.items("/v1/task-types"), output=output, columns=columns, id_of=lambda i: str(i["name"]), limit=1000
     )
 
 
@@ -268,7 +268,7 @@ def _say(task: Json) -> None:
 def _story(client: Client, task_id: str, what: str, columns: tuple[str, ...], output: Format) -> None:
     if output is Format.IDS:
         raise WrongUsage(f"-o ids: {what} have no ids; take table or json")
-    items = list(client.pages(f"/v1/tasks/{part(task_id)}/{what}"))
+    items = client.items(f"/v1/tasks/{part(task_id)}/{what}")
     known = [name for name in columns if any(name in item for item in items)]
     columns = tuple(known) if known else columns
     show_list(items, output=output, columns=columns, id_of=str, limit=10_000)
