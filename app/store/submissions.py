@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from sqlalchemy import text
 
 from app.store.database import Database
@@ -17,8 +18,7 @@ from app.store.lanes import ENSURE_LANES, LaneKey, lane_arrays
 from app.store.places import column
 
 
-@dataclass(frozen=True, slots=True)
-class NewTask:
+class NewTask(msgspec.Struct, frozen=True, gc=False):
     """All that is known of a task before it is stored. JSON fields hold exact JSON text; times are aware UTC.
 
     `start_within_seconds` places it among its tenant's tasks when it has no due_at; `fingerprint` goes with
