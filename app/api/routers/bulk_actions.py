@@ -9,9 +9,9 @@ from app.api.auth import authenticate
 from app.api.bulk_view import bulk_answer
 from app.api.front import front_of
 from app.api.operation import encoded, operation
+from app.api.path_ids import check_id
 from app.api.query import refuse_unknown_parameters
 from app.api.schemas.operations import BulkAnswer
-from app.api.seeing import check_id, seeing
 from app.domain.scopes import Scope
 from app.services import bulk
 from app.services.callers import Caller
@@ -24,6 +24,7 @@ router = APIRouter(tags=["bulk actions"])
 async def any_caller(request: Request) -> Caller:
     """Yield the caller; which scope it needs depends on what the action does."""
     found = await authenticate(front_of(request), request.headers.get("authorization"))
+    request.state.caller = found
     refuse_unknown_parameters(request)
     return found
 
@@ -44,8 +45,7 @@ async def read_bulk_action(
 ) -> Response:
     """Tell how far a bulk action is; needs the scope that the action itself needed."""
     front = front_of(request)
-    with seeing(front, caller):
-        row = await bulk.get(front.runtime, caller, check_id(bulk_action_id, "bulk"))
+    row = await bulk.get(front.runtime, caller, check_id(bulk_action_id, "bulk"))
     _check_scope(caller, row.kind)
     return encoded(200, bulk_answer(row))
 
@@ -60,8 +60,7 @@ async def abort_bulk_action(
 ) -> Response:
     """Stop a bulk action between two steps; what it has done stays done."""
     front = front_of(request)
-    with seeing(front, caller):
-        row = await bulk.get(front.runtime, caller, check_id(bulk_action_id, "bulk"))
-        _check_scope(caller, row.kind)
-        row = await bulk.abort(front.runtime, caller, bulk_action_id)
+    row = await bulk.get(front.runtime, caller, check_id(bulk_action_id, "bulk"))
+    _check_scope(caller, row.kind)
+    row = await bulk.abort(front.runtime, caller, bulk_action_id)
     return encoded(200, bulk_answer(row))

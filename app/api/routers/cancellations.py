@@ -10,9 +10,9 @@ from app.api.bulk_view import bulk_accepted, task_filter
 from app.api.front import front_of
 from app.api.json_body import Reader
 from app.api.operation import body_of, encoded, operation, ref
+from app.api.path_ids import check_id
 from app.api.schemas.operations import BulkAnswer, BulkCancel, CancelOrder
 from app.api.schemas.tasks import Task
-from app.api.seeing import check_id, seeing
 from app.api.task_view import task_of
 from app.domain.scopes import Scope
 from app.services import bulk
@@ -44,8 +44,7 @@ async def cancel(
     front = front_of(request)
     body = await request.body()
     order: CancelOrder = _reader.read(body) if body.strip() else CancelOrder()
-    with seeing(front, caller):
-        answer = await cancel_task(front.runtime, caller, check_id(task_id, "task"), order.reason)
+    answer = await cancel_task(front.runtime, caller, check_id(task_id, "task"), order.reason)
     return encoded(202 if answer.requested else 200, task_of(front, caller, answer.task))
 
 
@@ -63,8 +62,7 @@ async def hurry(
 ) -> Response:
     """Make a `failed_retryable` or `scheduled` task due at once."""
     front = front_of(request)
-    with seeing(front, caller):
-        row = await retry_now(front.runtime, caller, check_id(task_id, "task"))
+    row = await retry_now(front.runtime, caller, check_id(task_id, "task"))
     return encoded(200, task_of(front, caller, row))
 
 

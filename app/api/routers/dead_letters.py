@@ -10,6 +10,7 @@ from app.api.auth import needs
 from app.api.bulk_view import bulk_accepted, dead_letter_filter
 from app.api.front import Front, front_of
 from app.api.operation import body_of, encoded, operation
+from app.api.path_ids import check_id
 from app.api.query import PlainText, TenantPageQuery, next_token
 from app.api.routers.attempts import ended_attempt
 from app.api.routers.tasks import listed_tenant
@@ -29,7 +30,6 @@ from app.api.schemas.operations import (
     WithReason,
 )
 from app.api.schemas.tasks import Task
-from app.api.seeing import check_id, seeing
 from app.api.task_view import task_of
 from app.domain.scopes import Scope
 from app.services import bulk, dead_letters
@@ -144,8 +144,7 @@ async def read_sample(
 async def read_story(request: Request, id: str, caller: Reader) -> Response:
     """Tell the story of one dead letter, by its own id or its task's."""
     front = front_of(request)
-    with seeing(front, caller):
-        story = await dead_letters.story(front.runtime, caller, check_id(id, "task", "dead"))
+    story = await dead_letters.story(front.runtime, caller, check_id(id, "task", "dead"))
     attempts, events = [], []
     if story.task is not None and story.history is not None:
         attempts = [ended_attempt(row) for row in story.history.attempts][::-1]
@@ -174,8 +173,7 @@ async def reprocess_one(
 ) -> Response:
     """Put one dead task back; of any number of callers one succeeds."""
     front = front_of(request)
-    with seeing(front, caller):
-        row = await dead_letters.reprocess(front.runtime, caller, check_id(id, "task", "dead"), order.reason)
+    row = await dead_letters.reprocess(front.runtime, caller, check_id(id, "task", "dead"), order.reason)
     return encoded(202, task_of(front, caller, row), {"Location": f"/v1/tasks/{row.task_id}"})
 
 
