@@ -127,6 +127,7 @@ async def reprocess(runtime: Runtime, actor: Actor, either_id: str, reason: str)
         return (await get_tasks(connection, [item.task_id]))[item.task_id]
 
     row = await runtime.database.run(once)
+    runtime.metrics.dead_letters_reprocessed(row.priority_class, row.type)
     runtime.dispatcher_poke.poke()
     return row
 
@@ -156,7 +157,10 @@ async def record_malformed(
             redelivered=redelivered,
         )
 
-    return await runtime.database.run(once, retry_for_seconds=runtime.settings.database.retry_for_seconds)
+    recorded = await runtime.database.run(once, retry_for_seconds=runtime.settings.database.retry_for_seconds)
+    if recorded:
+        runtime.metrics.dead_lettered(priority_class, None, "malformed_message")
+    return recorded
 
 
 async def record_dead_delivery(runtime: Runtime, delivery: Delivery) -> str:
@@ -171,7 +175,10 @@ async def record_dead_delivery(runtime: Runtime, delivery: Delivery) -> str:
             await record_malformed(runtime, malformed, delivery.redelivered, reason, delivery.priority_class)
             return "malformed"
         case TaskMessage() as message:
-            return await _give_up_or_hand_back(runtime, message, reason)
+            answer = await _give_up_or_hand_back(runtime, message, reason)
+            if answer == "dead_lettered":
+                runtime.metrics.dead_lettered(delivery.priority_class, message.type, "delivery_limit")
+            return answer
 
 
 async def _give_up_or_hand_back(runtime: Runtime, message: TaskMessage, reason: str) -> str:
