@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from app.services.errors import FieldError, Invalid
+from app.services.rates import RateStanding
 from app.telemetry.tracing import accept
 
 _VISIBLE = re.compile(r"^[\x21-\x7e]{1,255}$")
@@ -68,3 +69,13 @@ def trace_of(request: Request) -> tuple[str, str | None]:
     headers = request.headers
     context = accept(headers.get("traceparent"), headers.get("tracestate"))
     return context.traceparent, context.tracestate
+
+
+def rate_headers(standing: RateStanding | None) -> dict[str, str]:
+    """Say how the tenant stands against its rate, where it has one (draft-ietf-httpapi-ratelimit-headers)."""
+    if standing is None:
+        return {}
+    return {
+        "RateLimit-Policy": f'"submit";q={standing.quota};w={standing.window_seconds}',
+        "RateLimit": f'"submit";r={standing.remaining};t={standing.reset_seconds}',
+    }

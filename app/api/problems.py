@@ -10,8 +10,10 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from app.api.headers import rate_headers
 from app.api.problem_types import PROBLEM_TYPES, ProblemType
 from app.services.errors import FieldError, InFlight, Invalid, QuotaExceeded, ServiceError, Shed, Unavailable
+from app.services.rates import RateExceeded
 from app.store.database import DatabaseUnavailable, LockTimeout, is_data_error, is_transient
 
 log = logging.getLogger(__name__)
@@ -80,6 +82,8 @@ def answer(error: ServiceError, instance: str, headers: Mapping[str, str] | None
         out.setdefault("WWW-Authenticate", CHALLENGE)
     if isinstance(error, (InFlight, QuotaExceeded, Shed, Unavailable)):
         out["Retry-After"] = str(max(1, math.ceil(error.retry_after_seconds)))
+    if isinstance(error, RateExceeded):
+        out.update(rate_headers(error.standing))
     return Response(msgspec.json.encode(problem), problem.status, out, media_type=CONTENT_TYPE)
 
 

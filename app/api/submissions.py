@@ -18,10 +18,10 @@ _item = Reader(BatchItem, later=LATER_FIELDS)
 
 
 class _Kept(msgspec.Struct):
-    """The fields whose exact text is kept."""
+    """The fields whose exact text is kept; empty where they are absent."""
 
-    input: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    metadata: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    input: msgspec.Raw = msgspec.Raw()
+    metadata: msgspec.Raw = msgspec.Raw()
 
 
 class _Items(msgspec.Struct):
@@ -106,5 +106,6 @@ def _kept_of(raw: bytes) -> _Kept:
         raise malformed("its syntax is wrong") from None
 
 
-def _text(part: msgspec.Raw | msgspec.UnsetType) -> str | None:
-    return None if isinstance(part, msgspec.UnsetType) else bytes(part).decode()
+def _text(part: msgspec.Raw) -> str | None:
+    text = bytes(part).decode()
+    return None if text in ("", "null") else text

@@ -19,7 +19,7 @@ from app.broker.consuming import Decode, RabbitConsumer, Source
 from app.broker.link import Link
 from app.broker.message import decode, headers
 from app.broker.publishing import Publisher
-from app.broker.topology import Topology, declare
+from app.broker.topology import DECLARE_AGAIN_AFTER_SECONDS, Topology, declare
 from app.settings import BrokerSettings
 
 _log = logging.getLogger(__name__)
@@ -167,6 +167,7 @@ class RabbitBroker:
             self._again = asyncio.create_task(self._declare_now(), name="despacho-declare")
 
     async def _declare_now(self) -> None:
+        await asyncio.sleep(DECLARE_AGAIN_AFTER_SECONDS)
         try:
             await self.declare(set(self._classes))
         except BrokerUnreachable as error:

@@ -26,6 +26,11 @@ DEAD = "dead"
 DEAD_DELIVERY_LIMIT = 1_000_000
 """Nothing comes after the dead-letter queue, so its messages stay until they are acked or pushed out by newer ones."""
 
+DECLARE_AGAIN_AFTER_SECONDS = 0.25
+"""How long a deleted queue stays deleted. RabbitMQ 3.x moves the consumers of a deleted queue silently to one of the
+same name if there is one by the time it tells them (a few ms later), and drops as many of its first messages as they
+had received before, as duplicates: they would be alive and deaf. Once it has cancelled them, they can come back."""
+
 _CLASS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 

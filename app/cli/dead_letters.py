@@ -28,8 +28,7 @@ def id_of(item: Json) -> str:
 @command(dlq, "summary")
 def summary(client: Client, output: Output = Format.TABLE) -> None:
     """Count dead letters by error type and type, with the rate now against the last seven days."""
-    found = client.get("/v1/dead-letters/summary")
-    items = found["items"] if isinstance(found, dict) and "items" in found else found
+    items = client.items("/v1/dead-letters/summary")
     columns = tuple(items[0]) if items else ("error_type", "type", "count")
     show_list(items, output=output, columns=columns, id_of=lambda item: str(item["error_type"]), limit=10_000)
 
@@ -71,8 +70,7 @@ def sample(
     output: Output = Format.TABLE,
 ) -> None:
     """Show a random sample, to learn what input validation should have caught."""
-    found = client.get("/v1/dead-letters/sample", {"error_type": error_type, "n": n})
-    items = found["items"] if isinstance(found, dict) else found
+    items = client.items("/v1/dead-letters/sample", {"error_type": error_type, "n": n})
     show_list(items, output=output, columns=_COLUMNS, id_of=id_of, limit=n)
 
 

@@ -153,7 +153,8 @@ async def play(stop: asyncio.Event, roles: dict[str, Role], *, drain_seconds: fl
         await asyncio.gather(*tasks, waiting, return_exceptions=True)
     for task, name in tasks.items():
         if not task.cancelled() and (error := task.exception()) is not None:
-            logs.event(log, "role_failed", level=logging.ERROR, ended_role=name, error=error)
+            if not isinstance(error, CommandFailed):
+                logs.event(log, "role_failed", level=logging.ERROR, ended_role=name, error=error)
             raise error
     if late:
         raise CommandFailed(f"not everything ended within {drain_seconds:g} s: {', '.join(tasks[t] for t in late)}")

@@ -63,14 +63,14 @@ def classes(client: Client, output: Output = Format.TABLE) -> None:
         *("name", "waiting", "released", "running", "nominal", "maximum"),
         *("oldest_waiting_seconds", "wait_p95_seconds", "started_within_target", "consumers"),
     )
-    show_list(client.pages("/v1/classes"), output=output, columns=columns, id_of=lambda i: str(i["name"]), limit=1000)
+    show_list(client.items("/v1/classes"), output=output, columns=columns, id_of=lambda i: str(i["name"]), limit=1000)
 
 
-def workers(client: Client, limit: Limit = None, output: Output = Format.TABLE) -> None:
+def workers(client: Client, output: Output = Format.TABLE) -> None:
     """List the live workers."""
     columns = ("worker_id", "pool", "classes", "slots", "draining", "heartbeat_at", "current_tasks")
-    items = client.pages("/v1/workers", at_most=wanted(output, limit))
-    show_list(items, output=output, columns=columns, id_of=lambda i: str(i["worker_id"]), limit=limit)
+    items = client.items("/v1/workers")
+    show_list(items, output=output, columns=columns, id_of=lambda i: str(i["worker_id"]), limit=10_000)
 
 
 @command(schedules, "list")

@@ -27,7 +27,7 @@ class Format(StrEnum):
 def show_list(
     items: Iterable[Json], *, output: Format, columns: Sequence[str], id_of: Callable[[Json], str], limit: int | None
 ) -> None:
-    """Show items as they come. A table ends after `limit` rows, 50 unless given, and says so; the others are complete."""
+    """Show items as they come. A table ends after `limit` rows (default 50) and says so; the others are complete."""
     if output is Format.IDS:
         for item in items:
             print(id_of(item))  # noqa: T201 - the result

@@ -13,9 +13,10 @@ from typing import Any
 from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.domain.lifecycle import WAITING, is_final
+from app.domain.lifecycle import WAITING, TaskStatus, is_final
+from app.domain.waiting import Place, Situation, WaitReason, explain_waiting
 from app.store import history as store
-from app.store import standing
+from app.store import pauses, standing, workers
 from app.store.database import Database
 
 MOST_ATTEMPTS = 1000
@@ -43,6 +44,8 @@ class Story:
     rounds: Mapping[int, Row[Any]]
     delayed: Row[Any] | None
     latest_round: Row[Any] | None
+    served: frozenset[str]
+    paused: frozenset[str]
 
 
 async def read_story(database: Database, task_id: str) -> Story:
@@ -61,13 +64,18 @@ async def read_story(database: Database, task_id: str) -> Story:
             rounds,
             await standing.delayed_of(connection, task_id),
             await standing.latest_round(connection),
+            frozenset(name for row in await workers.live(connection) for name in row.classes),
+            await pauses.active(connection),
         )
 
     return await database.run(work)
 
 
-def compose(task: Row[Any], story: Story) -> list[Entry]:
-    """Compose the history, oldest first; the last entry of a waiting task says why it waits."""
+def compose(task: Row[Any], story: Story, depends_on: tuple[str, ...] = ()) -> list[Entry]:
+    """Compose the history, oldest first; the last entry of a waiting task says why it waits.
+
+    `depends_on` are the dependencies that the task's type declares.
+    """
     entries = [_submitted(task)]
     for row in story.attempts:
         entries += [_released(row, story.rounds), _started(row, row.started_at), _ended(row)]
@@ -77,7 +85,7 @@ def compose(task: Row[Any], story: Story) -> list[Entry]:
             entries.append(_started(story.flight, story.flight.claimed_at))
     entries += [Entry(row.at, row.kind, row.reason, row.actor, row.detail) for row in story.events]
     entries.sort(key=lambda one: one.at)
-    last = _standing(task, story)
+    last = _standing(task, story, depends_on)
     return [*entries, last] if last is not None else entries
 
 
@@ -117,24 +125,38 @@ def _ended(row: Row[Any]) -> Entry:
     return Entry(row.finished_at, "ended", row.outcome, row.worker_id, _text(detail))
 
 
-def _standing(task: Row[Any], story: Story) -> Entry | None:
+def _standing(task: Row[Any], story: Story, depends_on: tuple[str, ...]) -> Entry | None:
     if is_final(task.status):
         if task.finished_at is None or (story.attempts and story.attempts[-1].finished_at >= task.finished_at):
             return None
         return Entry(task.finished_at, "finished", task.status)
-    if task.status not in WAITING or (story.flight is not None and story.flight.fence is not None):
+    if task.status not in WAITING:
         return None
-    if story.flight is not None:
-        return Entry(story.flight.released_at, "waiting", "released", None, _text({"since": story.flight.released_at}))
-    if story.delayed is not None:
-        detail = {"due_at": story.delayed.due_at, "why": story.delayed.why}
-        return Entry(
-            task.updated_at, "waiting", "backoff" if task.next_attempt_at else "not_before", None, _text(detail)
-        )
+    place = Place(
+        status=TaskStatus(task.status),
+        priority_class=task.priority_class,
+        tenant_id=task.tenant_id,
+        task_type=task.type,
+        group=task.task_group or "",
+        depends_on=depends_on,
+        due_at=story.delayed.due_at if story.delayed is not None else None,
+        released=story.flight is not None,
+    )
     figures = json.loads(story.latest_round.figures) if story.latest_round is not None else {}
-    reasons = figures.get("put_off", {}).get(task.priority_class, {})
-    most = max(reasons, key=lambda name: reasons[name]) if reasons else "next_round"
-    return Entry(task.updated_at, "waiting", most, None, _text({"put_off": reasons}))
+    put_off = figures.get("put_off", {}).get(task.priority_class, {})
+    situation = Situation(
+        served=story.served,
+        paused=dict.fromkeys(story.paused, ""),
+        limits_full=frozenset(figures.get("limits_full", ())),
+        put_off={},
+    )
+    found = explain_waiting(place, situation)
+    reason, sentence = found.reason.value, found.detail
+    if found.reason is WaitReason.TENANTS_TURN and put_off.get(WaitReason.NO_SEAT, 0) > 0:
+        # The record of a round keeps the counts by reason and not the figures behind them.
+        reason = WaitReason.NO_SEAT.value
+        sentence = f"No seat was free for the class {task.priority_class} at the last release."
+    return Entry(task.updated_at, "waiting", reason, None, _text({"because": sentence, "put_off": put_off}))
 
 
 def _text(detail: Mapping[str, object]) -> str:

@@ -11,7 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain.lifecycle import Move
 from app.store.database import Database
+from app.store.hot import HotRow
 from app.store.places import PLACE, place_of
+from app.store.tallies import tally_sql
 from app.store.tasks import move_sql
 
 # One round of the leader in one statement: the proof of leadership, the move of the rows, the round's record, the
@@ -58,9 +60,7 @@ gone AS (
     WHERE f.task_id = g.task_id AND f.dispatch = g.dispatch AND f.fence IS NULL RETURNING f.*
 ),
 tally AS (
-    INSERT INTO tallies (worker_id, priority_class, claimed, departed)
-    SELECT :worker_id, priority_class, 0, count(*) FROM gone GROUP BY priority_class
-    ON CONFLICT (worker_id, priority_class) DO UPDATE SET departed = tallies.departed + excluded.departed
+    {tally_sql("gone", ":worker_id")}
 )
 INSERT INTO delayed ({PLACE}, due_at, why)
 SELECT {place_of("g", dispatch="g.dispatch + 1")}, clock_timestamp(), :why FROM gone g
@@ -135,11 +135,6 @@ moved AS (
     RETURNING m.task_id, m.fence, t.attempts, t.max_attempts, m.task_type, m.tenant_id, m.task_group, m.priority_class,
               t.timeout_seconds AS run_seconds, t.crashes, t.input, t.input_ref, t.metadata, m.submitted_at, m.queued_at,
               m.released_at, m.claimed_at, t.due_at, m.valid_until, m.traceparent, m.tracestate
-),
-tally AS (
-    INSERT INTO tallies (worker_id, priority_class, claimed, departed)
-    SELECT :worker_id, priority_class, count(*), 0 FROM mine GROUP BY priority_class
-    ON CONFLICT (worker_id, priority_class) DO UPDATE SET claimed = tallies.claimed + excluded.claimed
 )
 SELECT * FROM moved
 """)
@@ -156,7 +151,7 @@ WHERE m.task_id = ANY(CAST(:ids AS text[])) AND m.worker_id = :worker_id AND m.l
 """)
 
 
-def _claimed(row: Row[Any]) -> Claimed:
+def _claimed(row: HotRow) -> Claimed:
     values: tuple[Any, ...] = tuple(row)
     return Claimed(*values)
 
@@ -285,16 +280,16 @@ async def all_unclaimed(connection: AsyncConnection) -> list[tuple[str, int]]:
 
 
 _COUNTS = text("""
-SELECT priority_class, count(*) AS in_flight, count(fence) AS running FROM flights GROUP BY priority_class
+SELECT priority_class, count(*) AS in_flight FROM flights GROUP BY priority_class
 """)
 _COUNTS_BY = text("""
 SELECT task_type, tenant_id, task_group, count(*) AS n FROM flights GROUP BY task_type, tenant_id, task_group
 """)
 
 
-async def counts(connection: AsyncConnection) -> dict[str, tuple[int, int]]:
-    """Count flights per class: (released and running, running)."""
-    return {row.priority_class: (row.in_flight, row.running) for row in (await connection.execute(_COUNTS)).fetchall()}
+async def counts(connection: AsyncConnection) -> dict[str, int]:
+    """Count flights per class, released and running together."""
+    return {row.priority_class: row.in_flight for row in (await connection.execute(_COUNTS)).fetchall()}
 
 
 async def counts_by_name(connection: AsyncConnection) -> Mapping[tuple[str, str, str], int]:

@@ -13,9 +13,10 @@ from app.domain.lifecycle import Move
 from app.domain.outcome import Settlement
 from app.store.database import Database
 from app.store.places import PLACE, column, place_of
+from app.store.tallies import tally_sql
 from app.store.tasks import move_sql
 
-_GIVEN = """given AS MATERIALIZED (
+_GIVEN = f"""given AS MATERIALIZED (
     SELECT * FROM unnest(CAST(:ids AS text[]), CAST(:fences AS bigint[]), CAST(:outcomes AS text[]), CAST(:spents AS bool[]),
         CAST(:results AS text[]), CAST(:error_types AS text[]), CAST(:error_messages AS text[]), CAST(:retryables AS bool[]),
         CAST(:afters AS float8[]), CAST(:dead_letter_ids AS text[]), CAST(:crasheds AS int[]), CAST(:cleareds AS bool[]))
@@ -35,9 +36,7 @@ history AS (
     FROM gone
 ),
 tally AS (
-    INSERT INTO tallies (worker_id, priority_class, claimed, departed)
-    SELECT worker_id, priority_class, 0, count(*) FROM gone GROUP BY worker_id, priority_class ORDER BY 1, 2
-    ON CONFLICT (worker_id, priority_class) DO UPDATE SET departed = tallies.departed + excluded.departed
+    {tally_sql("gone", "worker_id", ran=True)}
 )"""
 
 _BUDGET = (

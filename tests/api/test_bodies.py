@@ -155,7 +155,7 @@ async def test_an_unknown_input_ref_is_refused(world: World) -> None:
         assert pointers(problem(answer, 422, "unknown_input_ref")) == ["#/input_ref"]
 
 
-SECRET = "sk-CANARY-1"  # noqa: S105 - made up, to be looked for in answers
+SECRET = "sk-CANARY-1"
 LEAKS: list[dict[str, object]] = [
     {"type": "order", "input": {"api_key": SECRET}},
     {"type": "order", "input": {"item": SECRET, "amount": SECRET}},

@@ -6,10 +6,10 @@ from starlette.responses import Response
 
 from app.api.auth import authorize
 from app.api.front import Front, front_of
-from app.api.headers import trace_of
+from app.api.headers import rate_headers, trace_of
 from app.api.operation import encoded, operation
 from app.api.problems import problem_of
-from app.api.routers.tasks import IDEMPOTENCY_KEY, RATE_HEADERS, TENANT, TRACEPARENT, rate_headers
+from app.api.routers.tasks import IDEMPOTENCY_KEY, RATE_HEADERS, TENANT, TRACEPARENT
 from app.api.schemas.tasks import AcceptedItem, BatchAnswer, RefusedItem, TaskBatch
 from app.api.submissions import read_item, read_items
 from app.api.task_view import accepted_task_of, task_of

@@ -30,5 +30,7 @@ async def read_events(
     front = front_of(request)
     task = await visible_task(front, caller, task_id)
     story = await read_story(front.runtime.database, task_id)
-    items = [Event(one.at, one.kind, one.reason, one.actor, raw(one.detail)) for one in compose(task, story)]
+    task_type = front.runtime.registry.get(task.type)
+    entries = compose(task, story, task_type.spec.depends_on if task_type is not None else ())
+    items = [Event(one.at, one.kind, one.reason, one.actor, raw(one.detail)) for one in entries]
     return encoded(200, EventPage(items, None))

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from app.api.auth import authorize, needs
 from app.api.front import Front, front_of
-from app.api.headers import NO_WAIT, Wait, idempotency_key, trace_of, wait_of
+from app.api.headers import NO_WAIT, Wait, idempotency_key, rate_headers, trace_of, wait_of
 from app.api.operation import encode, encoded, operation
 from app.api.query import PlainText, TenantPageQuery, next_token
 from app.api.schemas.common import Instant
@@ -25,7 +25,6 @@ from app.services.callers import Caller
 from app.services.errors import Forbidden, Invalid, NotFound
 from app.services.intake import Accepted
 from app.services.queries import get_task, list_tasks
-from app.services.rates import RateStanding
 from app.store.filters import TaskFilter
 
 router = APIRouter(tags=["tasks"])
@@ -131,16 +130,6 @@ async def visible_task(front: Front, caller: Caller, task_id: str) -> Row[Any]:
         raise NotFound
     check_seen(caller, task_id, row.tenant_id)
     return row
-
-
-def rate_headers(standing: RateStanding | None) -> dict[str, str]:
-    """Say how the tenant stands against its rate, where it has one (draft-ietf-httpapi-ratelimit-headers)."""
-    if standing is None:
-        return {}
-    return {
-        "RateLimit-Policy": f'"submit";q={standing.quota};w={standing.window_seconds}',
-        "RateLimit": f'"submit";r={standing.remaining};t={standing.reset_seconds}',
-    }
 
 
 @router.get(
