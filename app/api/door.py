@@ -23,7 +23,7 @@ _PARAMETER = re.compile(r"\{([a-z_]+)(?::[a-z]+)?\}")
 
 
 class Door:
-    """Wrap the application. `limit_of` tells the body limit of a path; `hidden` is told of refused crossings between tenants."""
+    """Wrap the application: `limit_of` tells a path's body limit, `hidden` hears of refused crossings between tenants."""
 
     def __init__(
         self,

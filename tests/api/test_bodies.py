@@ -1,4 +1,4 @@
-"""Bodies: what is not JSON, what cannot be kept, what does not validate; and that text and numbers come back as sent."""
+"""Bodies: what is not JSON, cannot be kept or does not validate; and that text and numbers come back as sent."""
 
 import json
 import time
