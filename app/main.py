@@ -12,7 +12,6 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from app.api.door import Door, instance_of
-from app.api.express import Express, routes_of
 from app.api.front import Front
 from app.api.json_body import pointer
 from app.api.openapi import describe
@@ -52,7 +51,6 @@ def create_app(runtime: Runtime, submitter: Submitter | None = None) -> FastAPI:
     app.add_exception_handler(HTTPException, _http_refused)
     app.openapi = lambda: describe(app, ROUTERS, product_version())  # type: ignore[method-assign]
     settings = runtime.settings.api
-    app.add_middleware(Express, routes=routes_of(ROUTERS, "POST", "/v1/tasks"))
     app.add_middleware(
         Door,
         metrics=runtime.metrics,
