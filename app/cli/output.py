@@ -12,6 +12,8 @@ from rich.text import Text
 from app.cli.client import Json
 
 ROWS_OF_A_TABLE = 50
+ALL_ROWS = 1_000_000
+"""For lists that come in one piece."""
 _PIPED_WIDTH = 140
 _NOTHING = "–"
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import httpx
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 import schemathesis
 import uvicorn
@@ -84,7 +84,7 @@ def _bombard(url: str) -> list[str]:
     tried: set[str] = set()
 
     for result in schema.get_all_operations():
-        operation = result.ok()
+        operation = result.ok()  # type: ignore[union-attr]
         tried.add(operation.label)
         for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
             failures += _attack(operation, mode, url)
@@ -95,7 +95,7 @@ def _bombard(url: str) -> list[str]:
 def _attack(operation: schemathesis.APIOperation, mode: schemathesis.GenerationMode, url: str) -> list[str]:  # type: ignore[type-arg]
     @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), database=None)
     @given(case=operation.as_strategy(generation_mode=mode))
-    def run(case: schemathesis.Case) -> None:
+    def run(case: schemathesis.Case) -> None:  # type: ignore[type-arg]
         headers = {"Authorization": f"Bearer {ADMIN_KEY}"}
         case.call_and_validate(base_url=url, headers=headers, checks=list(_CHECKS), timeout=20)
 

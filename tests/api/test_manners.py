@@ -21,7 +21,7 @@ from tests.support.work import finished, rows
     [None, "", "Bearer", "Bearer ", "Bearer no", "Basic eDp5", ADMIN_KEY, f"Bearer {ADMIN_KEY}x", "Bearer é"],
 )
 async def test_no_or_a_wrong_key_is_401_with_a_challenge(world: World, header: str | None) -> None:
-    headers = {} if header is None else {"Authorization": header.encode()}
+    headers = {} if header is None else {b"Authorization": header.encode()}
     async with httpx.AsyncClient(transport=httpx.ASGITransport(world.app), base_url="http://test") as stranger:
         for answer in (
             await stranger.get("/v1/tasks", headers=headers),
@@ -230,7 +230,7 @@ async def test_a_refused_submission_does_not_use_its_key_up(world: World) -> Non
 
 @pytest.mark.parametrize("key", ["", " ", "a b", "x" * 256, '""', "é".encode().decode("latin-1")])
 async def test_a_key_that_is_none_is_refused(world: World, key: str) -> None:
-    headers = {"Idempotency-Key": key.encode("latin-1")}
+    headers = {b"Idempotency-Key": key.encode("latin-1")}
     answer = await world.client.post("/v1/tasks", json={"type": "echo"}, headers=headers)
 
     assert pointers(problem(answer, 422, "invalid_parameter")) == ["Idempotency-Key"]
@@ -238,8 +238,6 @@ async def test_a_key_that_is_none_is_refused(world: World, key: str) -> None:
 
 async def test_a_key_in_flight_is_409_with_retry_after(world: World) -> None:
     async with world.runtime.database.transaction() as holder:
-        from sqlalchemy import text
-
         statement = (
             "INSERT INTO idempotency_keys VALUES ('default', 'POST /v1/tasks', 'held', '\\x00', 'task_x', now())"
         )
