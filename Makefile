@@ -7,14 +7,14 @@ BIN := $(VENV)/bin
 DOCS ?=
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --upgrade
 
-.PHONY: help install demo up test bench fmt lock
+.PHONY: help install demo up test bench bench-quick fmt lock
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo [DOCS='a.txt b.txt']  classify real documents, everything embedded"
 	@echo "make up                         run the service on this machine"
 	@echo "make test                       every check and the whole test suite"
-	@echo "make bench                      the benchmark beside its peers"
+	@echo "make bench | bench-quick         the benchmark beside its peers, about 15 or 3 minutes"
 	@echo "make install | fmt | lock       the environment | format the code | renew the lock files"
 
 $(VENV)/.made:
@@ -50,6 +50,9 @@ test: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	@$(BIN)/python -m bench
+
+bench-quick: $(VENV)/.dev
+	@$(BIN)/python -m bench --quick
 
 fmt: $(VENV)/.dev
 	@$(BIN)/ruff format .

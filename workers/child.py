@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import IO, Any
@@ -84,6 +85,14 @@ class _PipedContext(TaskContext):
             self._pipe.say({"progress": list(said)})
 
 
+def _called(handler: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a handler; StopIteration, which a future refuses, comes out as another error: else nobody ever hears."""
+    try:
+        return handler(*arguments)
+    except StopIteration as error:
+        raise RuntimeError("the handler raised StopIteration") from error
+
+
 async def _run(registry: Registry, pipe: _Pipe, task: dict[str, Any]) -> dict[str, Any]:
     context = _PipedContext(pipe, task)
     task_type = registry[task["type"]]
@@ -94,7 +103,7 @@ async def _run(registry: Registry, pipe: _Pipe, task: dict[str, Any]) -> dict[st
             returned = await task_type.handler(context, *arguments)
         else:
             blocking = BlockingTaskContext(context, asyncio.get_running_loop())
-            returned = await asyncio.to_thread(task_type.handler, blocking, *arguments)
+            returned = await asyncio.to_thread(_called, task_type.handler, blocking, *arguments)
     except BaseException as error:
         return {"failure": asdict(classify(error, datetime.now(UTC)))}
     try:

@@ -91,7 +91,7 @@ class Children:
 
         Raises ChildFailed or ChildCrashed; when cancelled, the child is killed and really ended before it raises.
         """
-        child = await _Child.start(self._modules) if fresh or not self._idle else self._idle.pop()
+        child = await self._started() if fresh else self._idle_one() or await self._started()
         reusable = False
         try:
             result = await self._converse(child, run, input_text)
@@ -105,6 +105,24 @@ class Children:
                 self._idle.append(child)
             else:
                 await asyncio.shield(child.end())
+
+    def _idle_one(self) -> _Child | None:
+        """Take an idle child that still lives: one that died while idle is no crash of the next task."""
+        while self._idle:
+            child = self._idle.pop()
+            if child.process.returncode is None:
+                return child
+            child.writer.close()
+        return None
+
+    async def _started(self) -> _Child:
+        """Start a child; when cancelled meanwhile, the child that is just being born is ended."""
+        starting = asyncio.ensure_future(_Child.start(self._modules))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await (await starting).end()
+            raise
 
     async def close(self) -> None:
         """End every idle child."""

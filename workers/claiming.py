@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from app.broker.base import Consumer, Delivery, TaskMessage
 from app.runtime import Runtime
 from app.store import flights
-from app.store.database import is_transient
+from app.store.database import is_data_error, is_transient
 from app.store.flights import Claimed
 from app.telemetry.logs import event
 
@@ -43,6 +43,7 @@ class Claims:
         self._wake = asyncio.Event()
         self._draining = False
         self._flushing = False
+        self._known_fence = 0
 
     @property
     def busy(self) -> bool:
@@ -101,6 +102,8 @@ class Claims:
             self._flushing = False
 
     async def _claim(self, batch: Sequence[tuple[Delivery, TaskMessage]]) -> None:
+        # Of two messages for one task the newer stay in the queue is the one that can be ours.
+        batch = sorted(batch, key=lambda entry: entry[1].dispatch)
         by_id = {message.task_id: delivery for delivery, message in batch}
         wants = {
             message.task_id: (message.task_id, message.dispatch, message.type, message.tenant_id)
@@ -120,20 +123,33 @@ class Claims:
 
     async def _claimed(self, wants: Sequence[tuple[str, int, str, str]]) -> list[Claimed]:
         """Claim, for as long as it takes: the deliveries stay ours until the database has answered."""
-        in_doubt = False
+        in_doubt_after: int | None = None
         while True:
             try:
-                return await flights.claim(
+                found = await flights.claim(
                     self._runtime.database,
                     wants,
                     worker_id=self._worker_id,
                     lease_seconds=self._settings.lease_seconds,
                     retry_for_seconds=0.0,
-                    in_doubt=in_doubt,
+                    in_doubt_after=in_doubt_after,
                 )
             except Exception as error:
+                if is_data_error(error):
+                    return await self._split(wants)
                 await self._rest("claim_failed", error)
-                in_doubt = True
+                in_doubt_after = self._known_fence
+            else:
+                self._known_fence = max(self._known_fence, *(one.fence for one in found), 0)
+                return found
+
+    async def _split(self, wants: Sequence[tuple[str, int, str, str]]) -> list[Claimed]:
+        """Find the message that no row can match, because no row can hold what it says; the others are claimed."""
+        if len(wants) > 1:
+            middle = len(wants) // 2
+            return [*await self._claimed(wants[:middle]), *await self._claimed(wants[middle:])]
+        event(log, "claim_impossible", level=logging.ERROR)
+        return []
 
     async def _hand_back(self, batch: Sequence[tuple[Delivery, TaskMessage]]) -> None:
         """Return rows to the waiting as a new stay, then ack: a requeue would spend the broker's delivery limit."""

@@ -27,6 +27,11 @@ from workers.threads import HandlerThreads
 _MESSAGE_CHARACTERS = 2000
 
 
+def _fits(text: str, most_bytes: int) -> bool:
+    """Say whether a text has at most so many bytes in UTF-8; a short one is not encoded to know it."""
+    return 4 * len(text) <= most_bytes or (len(text) <= most_bytes and len(text.encode()) <= most_bytes)
+
+
 class InvalidResult(Exception):
     """What the handler returned cannot be stored as JSON."""
 
@@ -125,7 +130,7 @@ class Runner:
         claimed = run.claimed
         if run.interrupt is Interrupt.LOST:
             return None
-        if len(result) > self._max_result_bytes:
+        if not _fits(result, self._max_result_bytes):
             message = f"the result is larger than the {self._max_result_bytes} bytes that may be stored"
             return self._failed(claimed, task_type, Failure("invalid_result", message, False))
         return Settlement(

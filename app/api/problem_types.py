@@ -48,6 +48,20 @@ _ALL = (
         "Nothing is left to do for this task. A dead-lettered one can be reprocessed.",
     ),
     ProblemType(
+        "task_running", 409, "The task is running already", "Wait for its end, or cancel it.",
+    ),
+    ProblemType(
+        "task_not_delayed", 409, "The task waits for its turn, not for a time",
+        "Nothing has to be hurried: its history says what it waits for.",
+    ),
+    ProblemType(
+        "not_dead_lettered", 409, "The task is not dead-lettered", "Read it again: somebody may have reprocessed it.",
+    ),
+    ProblemType(
+        "schedule_exists", 409, "The tenant has a schedule of this name",
+        "Choose another name, or delete the other one.",
+    ),
+    ProblemType(
         "tenant_exists", 409, "The tenant id is taken", "Choose another id, or use the tenant that is there.",
     ),
     ProblemType(
@@ -85,7 +99,8 @@ _ALL = (
         "unknown_input_ref", 422, "There is no such stored input", "Store the document by POST /v1/inputs first.",
     ),
     ProblemType(
-        "filter_required", 422, "The filter leaves everything open", "Name at least one field of the filter.",
+        "filter_required", 422, "The filter leaves everything open",
+        'Name at least one field of the filter, or send `"all": true` where everything is meant.',
     ),
     ProblemType(
         "idempotency_key_reused", 422, "The idempotency key belongs to another submission",

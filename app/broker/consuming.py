@@ -17,6 +17,7 @@ from app.broker.arrivals import Arrivals
 from app.broker.base import Delivery
 from app.broker.link import Link
 from app.broker.message import MAX_BODY_BYTES
+from app.broker.topology import DECLARE_AGAIN_AFTER_SECONDS
 from app.settings import BrokerSettings
 
 _log = logging.getLogger(__name__)
@@ -125,7 +126,7 @@ class RabbitConsumer:
                 reason = error
             if not self._stopped:
                 _log.warning("consumer lost, subscribing again: %s", reason, extra={"queue": source.queue})
-                await asyncio.sleep(self._link.pause_seconds(failures))
+                await asyncio.sleep(max(self._link.pause_seconds(failures), DECLARE_AGAIN_AFTER_SECONDS))
                 failures += 1
 
     async def _serve(self, source: Source, connection: Connection) -> AmqpError:

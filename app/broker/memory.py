@@ -98,17 +98,17 @@ class MemoryConsumer:
     def ack(self, deliveries: Iterable[Delivery]) -> None:
         """See Consumer."""
         self._settle(deliveries)
+        self._pump()
 
     def requeue(self, deliveries: Iterable[Delivery]) -> None:
         """See Consumer."""
-        # The last first, since each goes to the head of its queue.
-        for queue, entry in reversed(self._settle(deliveries)):
-            self._return(queue, entry)
+        self._give_back(self._settle(deliveries))
 
     def reject(self, deliveries: Iterable[Delivery]) -> None:
         """See Consumer."""
         for _, entry in self._settle(deliveries):
             self._bury(entry, "rejected")
+        self._pump()
 
     async def pause(self) -> None:
         """See Consumer."""
@@ -122,8 +122,13 @@ class MemoryConsumer:
         self._arrivals.stop()
         out = list(self._out.values())
         self._out.clear()
-        for queue, entry in reversed(out):
+        self._give_back(out)
+
+    def _give_back(self, returned: list[tuple[_Queue, _Entry]]) -> None:
+        # The last first, since each goes to the head of its queue; none is delivered before all are back.
+        for queue, entry in reversed(returned):
             self._return(queue, entry)
+        self._pump()
 
     def _leave(self) -> None:
         for queue in self._taken:
@@ -134,9 +139,11 @@ class MemoryConsumer:
         settled = [found for delivery in deliveries if (found := self._out.pop(delivery.tag, None)) is not None]
         for queue, _ in settled:
             self._taken[queue] -= 1
-        for queue in {queue for queue, _ in settled}:
-            queue.pump()
         return settled
+
+    def _pump(self) -> None:
+        for queue in self._taken:
+            queue.pump()
 
 
 class MemoryBroker:
@@ -233,7 +240,6 @@ class MemoryBroker:
             self._bury(entry, "delivery_limit")
         else:
             queue.ready.appendleft(entry)
-            queue.pump()
 
     def _bury(self, entry: _Entry, reason: str) -> None:
         """Dead-letter a message; a rejected dead letter is gone, since nothing comes after the dead-letter queue."""

@@ -26,6 +26,11 @@ DEAD = "dead"
 DEAD_DELIVERY_LIMIT = 1_000_000
 """Nothing comes after the dead-letter queue, so its messages stay until they are acked or pushed out by newer ones."""
 
+DECLARE_AGAIN_AFTER_SECONDS = 0.25
+"""How long a deleted queue stays deleted. RabbitMQ 3.x moves the consumers of a deleted queue silently to one of the
+same name if there is one by the time it tells them (a few ms later), and drops as many of its first messages as they
+had received before, as duplicates: they would be alive and deaf. Once it has cancelled them, they can come back."""
+
 _CLASS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -88,7 +93,7 @@ async def declare(connection: Connection, topology: Topology, classes: Iterable[
     """
     wanted = [(topology.dead, topology.dead_arguments)]
     wanted += [(topology.queue(name), topology.queue_arguments) for name in sorted(classes)]
-    problems: list[str] = []
+    problems: dict[str, str] = {}
     channel: Channel | None = None
     for queue, arguments in wanted:
         try:
@@ -103,11 +108,8 @@ async def declare(connection: Connection, topology: Topology, classes: Iterable[
             if refused.code != PRECONDITION_FAILED:
                 raise
             channel = None
-            problems.append(f"{queue}: {refused}")
+            problems[queue] = str(refused)
     if channel is not None:
         await channel.close()
     if problems:
-        raise BrokerMisdeclared(
-            "these exist in the broker with other arguments than the settings ask for, and are used as they are; "
-            "delete each once it is empty (it is declared again at once), or set what it has: " + "; ".join(problems)
-        )
+        raise BrokerMisdeclared(problems)

@@ -74,6 +74,11 @@ class Client:
         """DELETE. Raises CommandFailed."""
         return self._ask("DELETE", path)
 
+    def items(self, path: str, parameters: Parameters | None = None) -> list[Json]:
+        """Return a list that comes in one piece. Raises CommandFailed."""
+        found: list[Json] = self.get(path, parameters)["items"]
+        return found
+
     def pages(self, path: str, parameters: Parameters | None = None, *, at_most: int | None = None) -> Iterator[Json]:
         """Iterate over a list, page by page, until it ends or `at_most` items have come. Raises CommandFailed."""
         token: str | None = None
@@ -103,9 +108,7 @@ class Client:
         if content is None and method == "POST":
             arguments["json"] = json
         if wait_seconds:
-            arguments["timeout"] = httpx.Timeout(
-                _ANSWER_WITHIN_SECONDS + wait_seconds, connect=_CONNECT_WITHIN_SECONDS
-            )
+            arguments["timeout"] = httpx.Timeout(_ANSWER_WITHIN_SECONDS + wait_seconds, connect=_CONNECT_WITHIN_SECONDS)
         give_up_at = time.monotonic() + self._patience_seconds
         while True:
             answer = self._send(method, path, arguments)
@@ -137,9 +140,9 @@ class Client:
         if not isinstance(problem, dict):
             text = f"{self._target.url} answered {answer.status_code}, and not as Despacho does: is this its address?"
             return ApiRefused(text, status=answer.status_code, code="unknown")
-        lines = [f"{problem.get('title', 'refused')}: {problem.get('detail', answer.status_code)}"]
-        for error in problem.get("errors") or ():
-            lines.append(f"  {error.get('pointer', '#')}: {error.get('detail', '')}")
+        title, detail = str(problem.get("title", "refused")), problem.get("detail")
+        lines = [title if detail in (None, title) else f"{title}: {detail}"]
+        lines += [f"  {error.get('pointer', '#')}: {error.get('detail', '')}" for error in problem.get("errors") or ()]
         if answer.status_code == 401 and self._target.key is None:
             lines.append("give a key with DESPACHO_KEY, --key or --profile")
         if problem.get("retryable") and (retry_after := answer.headers.get("retry-after")):

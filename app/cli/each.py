@@ -14,7 +14,7 @@ _A_LOT = 20
 
 
 def each(ids: Iterable[str], act: Callable[[str], None], *, doing: str) -> None:
-    """Call `act` for every id. Raises CommandFailed at the end when the API refused one, WrongUsage when there is none."""
+    """Call `act` for every id. Raises CommandFailed at the end when some were refused, WrongUsage without any id."""
     wanted = list(ids)
     if not wanted:
         if sys.stdin.isatty():

@@ -15,3 +15,9 @@ class WrongUsage(CommandFailed):
     """The command cannot be run as it was given; the text says what would be right."""
 
     exit_code = WRONG_USAGE
+
+
+class Interrupted(CommandFailed):
+    """Somebody pressed Ctrl-C, or the process was told to end, before the work was done."""
+
+    exit_code = INTERRUPTED

@@ -17,12 +17,14 @@ from app.cli.ending import INTERRUPTED, CommandFailed
 from app.cli.migrations import require_current
 from app.domain.policy_file import PolicyError
 from app.runtime import Runtime, open_runtime
+from app.services.vitals import prepare_metrics, watch
 from app.settings import Settings, SettingsError
 from app.store.database import DatabaseUnavailable
 from app.task_modules import TaskModuleError
 from app.telemetry import logs
 from app.telemetry.exporter import Exporter
 from app.telemetry.pulse import Pulse
+from app.version import product_version
 
 log = logging.getLogger("despacho.process")
 _HANGING_AFTER_SECONDS = 15.0
@@ -94,10 +96,13 @@ async def runtime_on(settings: Settings, *, name: str, url: str, broker: Broker)
         raise CommandFailed(f"the database does not answer ({error}); start it, or correct its address") from None
     except ValueError as error:
         raise SettingsError(f"DESPACHO_DATABASE_URL: {error}") from None
+    prepare_metrics(runtime, product_version())
+    watching = asyncio.get_running_loop().create_task(watch(runtime), name="vitals")
     try:
         await broker.start()
         yield runtime
     finally:
+        watching.cancel()
         await runtime.close()
 
 
@@ -153,7 +158,8 @@ async def play(stop: asyncio.Event, roles: dict[str, Role], *, drain_seconds: fl
         await asyncio.gather(*tasks, waiting, return_exceptions=True)
     for task, name in tasks.items():
         if not task.cancelled() and (error := task.exception()) is not None:
-            logs.event(log, "role_failed", level=logging.ERROR, ended_role=name, error=error)
+            if not isinstance(error, CommandFailed):
+                logs.event(log, "role_failed", level=logging.ERROR, ended_role=name, error=error)
             raise error
     if late:
         raise CommandFailed(f"not everything ended within {drain_seconds:g} s: {', '.join(tasks[t] for t in late)}")

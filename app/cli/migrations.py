@@ -92,7 +92,7 @@ def database_complaint(error: DBAPIError) -> str:
 
 
 def is_downgrade(found: str | None, target: str) -> bool:
-    """Say whether going from `found` to `target` takes tables or columns away. Raises WrongUsage for an unknown target."""
+    """Say whether going from `found` to `target` is a way back. Raises WrongUsage for an unknown target."""
     if target == "base":
         return found is not None
     if target != "head" and not is_known(target):

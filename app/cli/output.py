@@ -12,6 +12,8 @@ from rich.text import Text
 from app.cli.client import Json
 
 ROWS_OF_A_TABLE = 50
+ALL_ROWS = 1_000_000
+"""For lists that come in one piece."""
 _PIPED_WIDTH = 140
 _NOTHING = "–"
 
@@ -27,7 +29,7 @@ class Format(StrEnum):
 def show_list(
     items: Iterable[Json], *, output: Format, columns: Sequence[str], id_of: Callable[[Json], str], limit: int | None
 ) -> None:
-    """Show items as they come. A table ends after `limit` rows, 50 unless given, and says so; the others are complete."""
+    """Show items as they come. A table ends after `limit` rows (default 50) and says so; the others are complete."""
     if output is Format.IDS:
         for item in items:
             print(id_of(item))  # noqa: T201 - the result

@@ -72,12 +72,12 @@ async def _first_key(runtime: Runtime) -> None:
 
     Where nobody watches, output ends in a log, and a key in a log is nobody's secret. Raises CommandFailed.
     """
-    if runtime.settings.bootstrap_key is None and not sys.stdout.isatty():
-        if not await runtime.database.run(api_keys.any_exists):
-            raise CommandFailed(
-                "no key exists yet, so nobody could call this API: set DESPACHO_BOOTSTRAP_KEY to the admin key that "
-                "you choose (any 20 or more visible characters), or start once from a terminal to be given one"
-            )
+    would_mint = runtime.settings.bootstrap_key is None and not sys.stdout.isatty()
+    if would_mint and not await runtime.database.run(api_keys.any_exists):
+        raise CommandFailed(
+            "no key exists yet, so nobody could call this API: set DESPACHO_BOOTSTRAP_KEY to an admin key that you "
+            "choose (32 or more random characters), or start once from a terminal to be given one"
+        )
     made = await first_start(runtime.database, runtime.settings)
     if made is not None:
         redact(made.secret)

@@ -4,13 +4,16 @@ What they run is imported when they run it: it takes most of a second, which a c
 """
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from app.cli.command import Key, Profile
 from app.cli.ending import CommandFailed, WrongUsage
+from app.cli.output import Format
 from app.settings import Settings, load_settings
 
 Host = Annotated[
@@ -36,7 +39,7 @@ DataDir = Annotated[
 
 def add_to(program: typer.Typer) -> None:
     """Add these commands to the program."""
-    for command in (up, api, worker, dispatcher, migrate):
+    for command in (up, demo, api, worker, dispatcher, migrate, doctor):
         program.command()(command)
 
 
@@ -56,6 +59,57 @@ def up(host: Host = None, port: Port = None, data_dir: DataDir = None, slots: Sl
         typer.echo(first_words(running))
 
     run(lambda stop: serve(settings, stop, on_running), settings, "up")
+
+
+def demo(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[PATH…]", help="Text files, or directories of them. [default: texts of the packages here]"
+        ),
+    ] = None,
+    task_type: Annotated[str, typer.Option("--type", help="Task type to submit.")] = "classify_document",
+    url: Annotated[
+        str | None,
+        typer.Option("--url", help="A running service. [default: one of its own, in a directory that is removed]"),
+    ] = None,
+    key: Key = None,
+    profile: Profile = None,
+) -> None:
+    """Classify real documents: store each, submit a task for it, show progress and a table.
+
+    Exit code 1 when a task could not be done; what the table marks as worth a look is no failure.
+    """
+    from rich.console import Console
+
+    from app.cli import demo as demonstration
+    from app.cli.client import Client
+    from app.cli.output import console, remark
+    from app.cli.profiles import choose_target
+
+    documents = demonstration.documents_of(paths or (), on_skipped=lambda text: remark(f"left out: {text}"))
+    shown = Console(stderr=True)
+    failed = 0
+
+    def work(client: Client) -> None:
+        nonlocal failed
+        tasks = demonstration.run(client, documents, task_type=task_type, shown=shown)
+        console().print(demonstration.table(documents, tasks))
+        failed = sum(task["status"] != "done" for task in tasks)
+
+    if url is not None or profile is not None:
+        client = Client(choose_target(url, key, profile))
+        try:
+            work(client)
+        finally:
+            client.close()
+    else:
+        from app.cli.demo_service import with_service
+
+        remark("starting a database, a broker and a worker of its own ...")
+        with_service(work)
+    if failed:
+        raise CommandFailed(f"{failed} of {len(documents)} tasks were not done")
 
 
 def api(
@@ -148,6 +202,32 @@ def migrate(
     migrations.migrate(url, target=to, downgrade=back)
     now = asyncio.run(migrations.current_revision(url, settings.database, retry_for_seconds=wait))
     typer.echo(f"the database is at revision {now or 'base'}" + (", as it was" if now == found else ""))
+
+
+def doctor(
+    data_dir: DataDir = None,
+    output: Annotated[Format, typer.Option("-o", "--output", help="table or json.")] = Format.TABLE,
+) -> None:
+    """Look at settings, database, broker, policy, task modules and clocks, and say what to do about each.
+
+    Exit code 1 when something would keep the service from working.
+    """
+    from app.cli.doctor import findings
+    from app.cli.findings import State
+    from app.cli.output import show_list
+    from app.telemetry.logs import redact_settings
+
+    settings = _settings(data_dir=data_dir)
+    redact_settings(settings)
+    logging.disable(logging.CRITICAL)
+    found = asyncio.run(findings(settings))
+    rows = [{"state": one.state.value, "subject": one.subject, "finding": one.text} for one in found]
+    show_list(
+        rows, output=output, columns=("state", "subject", "finding"), id_of=lambda i: str(i["subject"]), limit=1000
+    )
+    failures = sum(one.state is State.FAIL for one in found)
+    if failures:
+        raise CommandFailed(f"{failures} of {len(found)} checks failed")
 
 
 def _settings(**flags: object) -> Settings:

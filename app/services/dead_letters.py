@@ -18,15 +18,15 @@ from app.broker.base import Delivery, Malformed, TaskMessage
 from app.domain.task_types import COST_WEIGHTS
 from app.ids import mint
 from app.runtime import Runtime
+from app.services import history
 from app.services.actors import Actor, AuditEntry, check_seen
 from app.services.errors import Conflict, NotFound
-from app.store import dead_letters, history, over_delivered
+from app.store import dead_letters, over_delivered
 from app.store.dead_letters import Terms
 from app.store.filters import DeadLetterFilter
 from app.store.tasks import get_tasks
 
 OVER_DELIVERIES = 3
-_HISTORY_LIMIT = 1000
 
 
 async def page(
@@ -45,24 +45,21 @@ async def sample(runtime: Runtime, actor: Actor, found: DeadLetterFilter, *, n: 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """One dead letter with everything that led to it."""
+    """One dead letter with everything that led to it; a malformed message has neither task nor history."""
 
     item: Row[Any]
-    attempts: Sequence[Row[Any]]
-    events: Sequence[Row[Any]]
+    task: Row[Any] | None
+    history: history.Story | None
 
 
 async def story(runtime: Runtime, actor: Actor, either_id: str) -> Story:
-    """Read one dead letter, by its id or its task's, with attempts and history. Raises NotFound."""
+    """Read one dead letter, by its id or its task's, with task and history. Raises NotFound."""
     async with runtime.database.transaction() as connection:
         item = await _seen(connection, actor, either_id)
         if item.task_id is None:
-            return Story(item, (), ())
-        return Story(
-            item,
-            await history.attempts_of(connection, item.task_id, _HISTORY_LIMIT),
-            await history.events_of(connection, item.task_id, _HISTORY_LIMIT),
-        )
+            return Story(item, None, None)
+        task = (await get_tasks(connection, [item.task_id])).get(item.task_id)
+    return Story(item, task, await history.read_story(runtime.database, item.task_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,23 +110,27 @@ async def reprocess(runtime: Runtime, actor: Actor, either_id: str, reason: str)
     Raises NotFound, or Conflict when it is not dead (any more): of any number of callers one succeeds.
     """
     entry = AuditEntry(actor, "dead_letter.reprocess")
+    task_id = either_id
 
     async def once(connection: AsyncConnection) -> Row[Any]:
+        nonlocal task_id
         item = await dead_letters.get(connection, either_id)
         if item is None:
-            raise await _not_dead(connection, actor, either_id)
+            return await _back_already(connection, actor, task_id, entry)
         check_seen(actor, either_id, item.tenant_id)
         if item.task_id is None:
             raise Conflict("not_reprocessable", "A malformed message has no task that could run: purge it.")
+        task_id = item.task_id
         back = await dead_letters.reprocess(
             connection, [item.dead_letter_id], terms=terms(runtime), actor=actor.subject, reason=reason
         )
         if not back:
-            raise await _not_dead(connection, actor, item.task_id)
-        await entry.write(connection, target=item.task_id, tenant_id=item.tenant_id, reason=reason)
-        return (await get_tasks(connection, [item.task_id]))[item.task_id]
+            return await _back_already(connection, actor, task_id, entry)
+        await entry.write(connection, target=task_id, tenant_id=item.tenant_id, reason=reason)
+        return (await get_tasks(connection, [task_id]))[task_id]
 
     row = await runtime.database.run(once)
+    runtime.metrics.dead_letters_reprocessed(row.priority_class, row.type)
     runtime.dispatcher_poke.poke()
     return row
 
@@ -159,7 +160,10 @@ async def record_malformed(
             redelivered=redelivered,
         )
 
-    return await runtime.database.run(once, retry_for_seconds=runtime.settings.database.retry_for_seconds)
+    recorded = await runtime.database.run(once, retry_for_seconds=runtime.settings.database.retry_for_seconds)
+    if recorded:
+        runtime.metrics.dead_lettered(priority_class, None, "malformed_message")
+    return recorded
 
 
 async def record_dead_delivery(runtime: Runtime, delivery: Delivery) -> str:
@@ -174,7 +178,10 @@ async def record_dead_delivery(runtime: Runtime, delivery: Delivery) -> str:
             await record_malformed(runtime, malformed, delivery.redelivered, reason, delivery.priority_class)
             return "malformed"
         case TaskMessage() as message:
-            return await _give_up_or_hand_back(runtime, message, reason)
+            answer = await _give_up_or_hand_back(runtime, message, reason)
+            if answer == "dead_lettered":
+                runtime.metrics.dead_lettered(delivery.priority_class, message.type, "delivery_limit")
+            return answer
 
 
 async def _give_up_or_hand_back(runtime: Runtime, message: TaskMessage, reason: str) -> str:
@@ -208,9 +215,12 @@ async def _seen(connection: AsyncConnection, actor: Actor, either_id: str) -> Ro
     return item
 
 
-async def _not_dead(connection: AsyncConnection, actor: Actor, either_id: str) -> Conflict | NotFound:
-    row = (await get_tasks(connection, [either_id])).get(either_id)
+async def _back_already(connection: AsyncConnection, actor: Actor, task_id: str, entry: AuditEntry) -> Row[Any]:
+    """Return the task if this very action put it back and only the answer was lost. Raises NotFound or Conflict."""
+    row = (await get_tasks(connection, [task_id])).get(task_id)
     if row is None:
-        return NotFound()
-    check_seen(actor, either_id, row.tenant_id)
-    return Conflict("not_dead_lettered", f"The task is {row.status}, not dead-lettered.", task_id=either_id)
+        raise NotFound
+    check_seen(actor, task_id, row.tenant_id)
+    if not await entry.is_written(connection):
+        raise Conflict("not_dead_lettered", f"The task is {row.status}, not dead-lettered.", task_id=task_id)
+    return row

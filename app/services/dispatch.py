@@ -11,9 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
-
-from sqlalchemy.engine import Row
 
 from app.broker.base import BrokerError, Published
 from app.domain.capacity import Capacity, Pool, Seats
@@ -21,7 +18,8 @@ from app.domain.release import Demand, Plan, plan_release
 from app.runtime import Runtime
 from app.services.in_flight import InFlight, Pace
 from app.services.releases import by_limit, figures_of, message_of, pools_of, tenant_heads
-from app.store import delayed, flights, lanes, pauses, workers
+from app.store import delayed, flights, lanes, pauses, tallies, workers
+from app.store.hot import HotRow
 from app.store.lanes import LaneHeads
 from app.telemetry.logs import event
 
@@ -107,21 +105,21 @@ class Dispatcher:
         """Read the tallies; now and then also workers, pauses, the policy, and a full count."""
         world, count = self._world_pace.due(), self._count_pace.due()
         started = time.monotonic()
-        async with self.runtime.database.hot.connect() as connection:
-            tallies = await workers.tallies(connection)
-            self._counts.tallied(tallies)
+        self._counts.tallied(await tallies.read(self.runtime.database))
+        if not (world or count):
+            return
+        async with self.runtime.database.transaction() as connection:
             if world:
-                live = await workers.live(connection)
-                self._pools = pools_of(live)
+                self._pools = pools_of(await workers.live(connection))
                 self._paused = await pauses.active(connection)
                 await self.runtime.policy.refresh(connection)
             if count:
-                counted = await flights.counts(connection)
-                self._counts.count = Counter({name: in_flight for name, (in_flight, _) in counted.items()})
-                # Read again after the count: a departure in between must not be taken off twice.
-                self._counts.departed = {n: d for n, (_, d) in (await workers.tallies(connection)).items()}
-            if self.runtime.policy.current.limits and (count or world):
+                self._counts.count = Counter(await flights.counts(connection))
+            if self.runtime.policy.current.limits:
                 self._by_limit = by_limit(await flights.counts_by_name(connection), self.runtime.registry)
+        if count:
+            # Read again after the count: a departure in between must not be taken off twice.
+            self._counts.recounted(await tallies.read(self.runtime.database))
         if world:
             self._world_pace.ran(started)
         if count:
@@ -175,15 +173,13 @@ class Dispatcher:
         return plan, heads
 
     def _stretch(self) -> dict[str, float]:
-        """How many tasks of each class keep one seat busy: so many as start within the window at the measured rate."""
-        reach = {one.name: 0 for one in self.runtime.policy.current.classes}
+        """How many tasks of each class keep one seat busy: as many as one seat starts within the window."""
+        reach: Counter[str] = Counter()
         for pool in self._pools:
-            for name in pool.classes & reach.keys():
+            for name in pool.classes:
                 reach[name] += pool.seats
         window = self._settings.window_seconds
-        return {
-            name: 1.0 + self._counts.rate.get(name, 0.0) * window / seats for name, seats in reach.items() if seats > 0
-        }
+        return {name: self._counts.stretch(name, seats, window) for name, seats in reach.items() if seats > 0}
 
     async def _heads(self, budgets: Mapping[str, int]) -> list[LaneHeads]:
         full = self._full_scan_pace.due()
@@ -193,16 +189,15 @@ class Dispatcher:
             kind, _, name = paused.partition(":")
             if kind in skip:
                 skip[kind].append(name)
-        async with self.runtime.database.hot.connect() as connection:
-            heads = await lanes.heads(
-                connection,
-                budgets=budgets,
-                skip_types=skip["type"],
-                skip_tenants=skip["tenant"],
-                skip_groups=skip["group"],
-                floors={} if full else self._floors,
-                max_lanes=MAX_LANES,
-            )
+        heads = await lanes.heads(
+            self.runtime.database,
+            budgets=budgets,
+            skip_types=skip["type"],
+            skip_tenants=skip["tenant"],
+            skip_groups=skip["group"],
+            floors={} if full else self._floors,
+            max_lanes=MAX_LANES,
+        )
         if full:
             self._full_scan_pace.ran(started)
         return heads
@@ -223,7 +218,7 @@ class Dispatcher:
 
     # --- do ----------------------------------------------------------------------------------------------------------
 
-    async def _release(self, plan: Plan, heads: Sequence[LaneHeads]) -> Sequence[Row[Any]]:
+    async def _release(self, plan: Plan, heads: Sequence[LaneHeads]) -> Sequence[HotRow]:
         ids = sorted(release.task_id for release in plan.releases)
         values = {
             "holder": self.holder,
@@ -263,7 +258,7 @@ class Dispatcher:
             )
             self._floors[lane.lane_id] = stayed or lane.order_ats[-1]
 
-    async def _publish(self, rows: Sequence[Row[Any]]) -> None:
+    async def _publish(self, rows: Sequence[HotRow]) -> None:
         """Publish released rows; what could not be published goes back at once, as a new stay in the queue."""
         items = [(row.priority_class, message_of(row)) for row in rows]
         results = await self.runtime.broker.publish(items)
@@ -275,16 +270,17 @@ class Dispatcher:
         reasons = Counter(result.value for result in results if result is not Published.CONFIRMED)
         event(log, "not_published", level=logging.WARNING, count=len(failed), reasons=dict(reasons))
         self._broker_rest_until = time.monotonic() + 0.25
-        back = await flights.hand_back(
-            self.runtime.database,
-            [(row.task_id, row.dispatch) for row in failed],
-            worker_id=self.holder,
-            why="not_published",
-            retry_for_seconds=self.runtime.settings.database.retry_for_seconds,
-        )
-        for row in failed:
-            if row.task_id in back:
-                self._counts.count[row.priority_class] -= 1
+        try:
+            await flights.hand_back(
+                self.runtime.database,
+                [(row.task_id, row.dispatch) for row in failed],
+                worker_id=self.holder,
+                why="not_published",
+                retry_for_seconds=self.runtime.settings.database.retry_for_seconds,
+            )
+        except Exception as error:
+            # They stay released, and are published again when nobody has claimed them for a while.
+            event(log, "not_handed_back", level=logging.WARNING, count=len(failed), error=error)
         if Published.UNROUTABLE.value in reasons:
             try:
                 await self.runtime.broker.declare(tuple(self.runtime.policy.current.by_name))

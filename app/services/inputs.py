@@ -22,7 +22,7 @@ class InputTooLarge(ServiceError):
     """The document is larger than the limit of `limit_bytes`."""
 
     def __init__(self, limit_bytes: int) -> None:
-        super().__init__("payload_too_large", f"An input may have at most {limit_bytes} bytes.")
+        super().__init__("input_too_large", f"An input may have at most {limit_bytes} bytes.")
         self.limit_bytes = limit_bytes
 
 

@@ -12,11 +12,12 @@ from app.broker.base import TaskMessage
 from app.domain.capacity import Pool
 from app.domain.fairness import Head, TenantHeads
 from app.domain.release import Plan
+from app.store.hot import HotRow
 from app.store.lanes import LaneHeads
 from app.task_modules import TaskType
 
 
-def message_of(row: Row[Any]) -> TaskMessage:
+def message_of(row: HotRow | Row[Any]) -> TaskMessage:
     """Make the message of a released row."""
     trace = {} if row.traceparent is None else {"traceparent": row.traceparent}
     if row.tracestate is not None:

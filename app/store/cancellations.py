@@ -10,6 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain.lifecycle import Move
+from app.store.tallies import tally_sql
 from app.store.tasks import move_sql
 
 # Deletions that a service makes in `flights` count as departures under this name, so that the sums stay right.
@@ -60,9 +61,7 @@ told AS (
     UNION ALL SELECT task_id, clock_timestamp(), 'cancel_requested', :reason, :actor FROM noted
 ),
 tally AS (
-    INSERT INTO tallies (worker_id, priority_class, claimed, departed)
-    SELECT :tally_name, priority_class, 0, count(*) FROM from_flights GROUP BY priority_class ORDER BY priority_class
-    ON CONFLICT (worker_id, priority_class) DO UPDATE SET departed = tallies.departed + excluded.departed
+    {tally_sql("from_flights", ":tally_name")}
 )
 SELECT task_id, true AS cancelled FROM moved UNION ALL SELECT task_id, false FROM asked
 """)

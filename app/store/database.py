@@ -1,7 +1,7 @@
 """Connections, transactions and what to do when the database goes away. Owns the engines; knows no table.
 
-Two pools: `hot` carries the batched single-statement writes of submit, release, claim and settle in autocommit (one
-round trip, atomic by itself), `general` carries everything else. Nobody holds a connection while something outside
+Two pools: `hot` carries the single statements of submit, release, claim and settle in autocommit (one round trip, atomic
+by itself), `general` carries everything else, in transactions. Nobody holds a connection while something outside
 the database is waited for.
 """
 
@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+import asyncpg
 from sqlalchemy import text
-from sqlalchemy.engine import Row
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -21,6 +21,7 @@ from sqlalchemy.pool import QueuePool
 from sqlalchemy.sql.elements import TextClause
 
 from app.settings import DatabaseSettings
+from app.store.hot import HotPool, HotRow
 
 T = TypeVar("T")
 
@@ -55,8 +56,8 @@ class LockTimeout(Exception):
 
 
 def sqlstate(error: BaseException) -> str | None:
-    """Read the SQLSTATE of a driver error, if it has one."""
-    original = getattr(error, "orig", error)
+    """Read the SQLSTATE of a driver error, bare or wrapped by SQLAlchemy, if it has one."""
+    original = getattr(error, "orig", None) or error
     state = getattr(original, "sqlstate", None) or getattr(original, "pgcode", None)
     return str(state) if state else None
 
@@ -65,28 +66,23 @@ def is_transient(error: BaseException) -> bool:
     """Say whether the same work may succeed when it is tried again on another connection."""
     if isinstance(error, (DatabaseUnavailable, PoolTimeout, ConnectionError, OSError, asyncio.TimeoutError)):
         return True
+    state = sqlstate(error)
+    if state is not None:
+        if state == "0A000":
+            return "cached" in str(error)
+        return state in _TRANSIENT_STATES or state.startswith("08")
     if isinstance(error, DBAPIError):
-        state = sqlstate(error)
-        if state in _TRANSIENT_STATES:
-            return state != "0A000" or "cached" in str(error.orig)
-        if state is None:
-            return error.connection_invalidated or isinstance(error, (InterfaceError, OperationalError))
-        return state.startswith("08")
-    return False
+        return error.connection_invalidated or isinstance(error, (InterfaceError, OperationalError))
+    # The driver's own word for a connection that is closed, closing, or was lost under a statement.
+    return isinstance(error, (asyncpg.InterfaceError, asyncpg.InternalClientError)) and not is_data_error(error)
 
 
 def is_data_error(error: BaseException) -> bool:
-    """Say whether one of the values, not the moment, is at fault (SQLSTATE class 22)."""
-    state = sqlstate(error) if isinstance(error, DBAPIError) else None
-    if state is not None:
-        return state.startswith(_DATA_CLASS) or state == "54000"
-    # Values that the driver refuses to encode never reach the server.
-    return (
-        isinstance(error, DBAPIError)
-        and type(error.orig).__name__ in {"DataError", "Error"}
-        and state is None
-        and (not error.connection_invalidated)
-    )
+    """Say whether one of the values, not the moment, is at fault (SQLSTATE class 22, or refused by the driver)."""
+    state = sqlstate(error)
+    if state is not None and (state.startswith(_DATA_CLASS) or state == "54000"):
+        return True
+    return isinstance(getattr(error, "orig", None) or error, (asyncpg.DataError, UnicodeEncodeError))
 
 
 def async_url(url: str) -> str:
@@ -103,6 +99,11 @@ def async_url(url: str) -> str:
 def _in_use(engine: AsyncEngine) -> Callable[[], int]:
     pool = engine.sync_engine.pool
     return lambda: pool.checkedout() if isinstance(pool, QueuePool) else 0
+
+
+def plain_url(url: str) -> str:
+    """Turn a PostgreSQL URL into the one that asyncpg itself takes. Raises ValueError for another scheme."""
+    return async_url(url).replace("postgresql+asyncpg://", "postgresql://", 1)
 
 
 class Database:
@@ -136,34 +137,19 @@ class Database:
             hide_parameters=True,
             connect_args={**connect, "server_settings": server_settings | {"lock_timeout": "10000"}},
         )
-        # Plans of the hot statements are pinned to primary-key lookups in id order: with estimates from a moment ago
-        # the planner at times hashes or scans a whole table for fifty ids.
-        pins = {"enable_mergejoin": "off", "enable_seqscan": "off", "jit": "off"}
-        self.hot: AsyncEngine = create_async_engine(
-            async_url(url),
-            pool_size=settings.hot_pool_size,
-            max_overflow=0,
-            pool_timeout=settings.connect_timeout_seconds,
-            hide_parameters=True,
-            isolation_level="AUTOCOMMIT",
-            connect_args={
-                **connect,
-                "server_settings": server_settings
-                | pins
-                | {"lock_timeout": "5000", "plan_cache_mode": "force_generic_plan"},
-            },
-        )
+        self.hot = HotPool(plain_url(url), settings, server_settings)
 
     def pools(self) -> dict[str, tuple[int, Callable[[], int]]]:
         """Name the connection pools with their sizes and how to ask for the connections in use."""
-        sizes = {"general": self.settings.pool_size, "hot": self.settings.hot_pool_size}
-        engines = {"general": self.general, "hot": self.hot}
-        return {name: (sizes[name], _in_use(engine)) for name, engine in engines.items()}
+        return {
+            "general": (self.settings.pool_size, _in_use(self.general)),
+            "hot": (self.hot.size, lambda: self.hot.in_use),
+        }
 
     async def close(self) -> None:
         """Close every connection."""
         await self.general.dispose()
-        await self.hot.dispose()
+        await self.hot.close()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
@@ -188,13 +174,11 @@ class Database:
 
     async def execute_hot(
         self, statement: TextClause, values: Mapping[str, Any], *, retry_for_seconds: float | None = None
-    ) -> Sequence[Row[Any]]:
+    ) -> Sequence[HotRow]:
         """Execute one self-contained statement in autocommit and return its rows; repeats on transient errors."""
 
-        async def once() -> Sequence[Row[Any]]:
-            async with self.hot.connect() as connection:
-                result = await connection.execute(statement, values)
-                return result.fetchall() if result.returns_rows else ()
+        async def once() -> Sequence[HotRow]:
+            return await self.hot.fetch(statement, values)
 
         return await self._persist(once, retry_for_seconds)
 
@@ -225,7 +209,8 @@ class Database:
                     raise
                 if sqlstate(error) == "25006":
                     # The server turned read-only under us (failover): every pooled connection points at it.
-                    await self.close()
+                    await self.general.dispose()
+                    await self.hot.expire()
                 if self._on_retry is not None:
                     self._on_retry(sqlstate(error) or type(error).__name__)
                 if loop.time() >= give_up_at:

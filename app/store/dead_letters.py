@@ -16,6 +16,7 @@ from app.store.cancellations import TALLY_NAME
 from app.store.filters import DeadLetterFilter, dead_letter_conditions
 from app.store.places import PLACE
 from app.store.schema import dead_letters
+from app.store.tallies import tally_sql
 from app.store.tasks import move_sql
 
 _TABLE = dead_letters.c
@@ -236,9 +237,7 @@ moved AS (
 } RETURNING t.task_id, t.attempts
 ),
 tally AS (
-    INSERT INTO tallies (worker_id, priority_class, claimed, departed)
-    SELECT :tally_name, priority_class, 0, 1 FROM gone
-    ON CONFLICT (worker_id, priority_class) DO UPDATE SET departed = tallies.departed + excluded.departed
+    {tally_sql("gone", ":tally_name")}
 )
 INSERT INTO dead_letters (dead_letter_id, task_id, tenant_id, type, priority_class, task_group, failed_at, error_type,
                           error_message, attempts, traceparent)

@@ -1,12 +1,12 @@
 """What waits for a time: scheduled, snoozed, failed and not due yet; and what came back and goes to the waiting again."""
 
 from collections.abc import Sequence
-from typing import Any
 
-from sqlalchemy import Row, text
+from sqlalchemy import text
 
 from app.domain.lifecycle import Move
 from app.store.database import Database
+from app.store.hot import HotRow
 from app.store.lanes import NEW_LANES_SQL
 from app.store.places import PLACE, place_of
 from app.store.tasks import move_sql
@@ -36,7 +36,7 @@ RETURNING task_id, priority_class, lane_id, order_at
 """)
 
 
-async def come_due(database: Database, *, holder: str, epoch: int, limit: int) -> Sequence[Row[Any]]:
+async def come_due(database: Database, *, holder: str, epoch: int, limit: int) -> Sequence[HotRow]:
     """Move up to `limit` rows whose time has come to the waiting; returns their lanes and order."""
     return await database.execute_hot(_DUE, {"holder": holder, "epoch": epoch, "limit": limit}, retry_for_seconds=0.0)
 

@@ -9,16 +9,15 @@ from sqlalchemy.sql.elements import TextClause
 from app.domain.lifecycle import Move
 from app.store.cancellations import TALLY_NAME
 from app.store.database import Database
+from app.store.tallies import tally_sql
 from app.store.tasks import move_sql
 
 
 def _sql(place: str, also: str = "") -> TextClause:
     """Render the statement for one place; rows that somebody else holds are left for the next turn."""
-    tally = """,
+    tally = f""",
 tally AS (
-    INSERT INTO tallies (worker_id, priority_class, claimed, departed)
-    SELECT :tally_name, priority_class, 0, count(*) FROM gone GROUP BY priority_class ORDER BY priority_class
-    ON CONFLICT (worker_id, priority_class) DO UPDATE SET departed = tallies.departed + excluded.departed
+    {tally_sql("gone", ":tally_name")}
 )"""
     return text(f"""
 WITH over AS MATERIALIZED (

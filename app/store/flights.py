@@ -11,7 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain.lifecycle import Move
 from app.store.database import Database
+from app.store.hot import HotRow
 from app.store.places import PLACE, place_of
+from app.store.tallies import tally_sql
 from app.store.tasks import move_sql
 
 # One round of the leader in one statement: the proof of leadership, the move of the rows, the round's record, the
@@ -58,9 +60,7 @@ gone AS (
     WHERE f.task_id = g.task_id AND f.dispatch = g.dispatch AND f.fence IS NULL RETURNING f.*
 ),
 tally AS (
-    INSERT INTO tallies (worker_id, priority_class, claimed, departed)
-    SELECT :worker_id, priority_class, 0, count(*) FROM gone GROUP BY priority_class
-    ON CONFLICT (worker_id, priority_class) DO UPDATE SET departed = tallies.departed + excluded.departed
+    {tally_sql("gone", ":worker_id")}
 )
 INSERT INTO delayed ({PLACE}, due_at, why)
 SELECT {place_of("g", dispatch="g.dispatch + 1")}, clock_timestamp(), :why FROM gone g
@@ -135,26 +135,23 @@ moved AS (
     RETURNING m.task_id, m.fence, t.attempts, t.max_attempts, m.task_type, m.tenant_id, m.task_group, m.priority_class,
               t.timeout_seconds AS run_seconds, t.crashes, t.input, t.input_ref, t.metadata, m.submitted_at, m.queued_at,
               m.released_at, m.claimed_at, t.due_at, m.valid_until, m.traceparent, m.tracestate
-),
-tally AS (
-    INSERT INTO tallies (worker_id, priority_class, claimed, departed)
-    SELECT :worker_id, priority_class, count(*), 0 FROM mine GROUP BY priority_class
-    ON CONFLICT (worker_id, priority_class) DO UPDATE SET claimed = tallies.claimed + excluded.claimed
 )
 SELECT * FROM moved
 """)
 
-# What this worker owns already: the answer to a claim whose COMMIT answer was lost.
+# The answer to a claim whose COMMIT answer was lost. Fences only grow, and a worker has one claim in flight at a time:
+# what it had claimed before (and may be running, for a message that came twice) has a fence that it knows.
 _CLAIMED_BY_ME = text("""
 SELECT m.task_id, m.fence, v.attempts, v.max_attempts, m.task_type, m.tenant_id, m.task_group, m.priority_class,
        v.timeout_seconds AS run_seconds, v.crashes, v.input, v.input_ref, v.metadata, m.submitted_at, m.queued_at, m.released_at,
        m.claimed_at, v.due_at, m.valid_until, m.traceparent, m.tracestate
 FROM flights m JOIN tasks v ON v.task_id = m.task_id
 WHERE m.task_id = ANY(CAST(:ids AS text[])) AND m.worker_id = :worker_id AND m.lease_until > clock_timestamp()
+  AND m.fence > :known_fence
 """)
 
 
-def _claimed(row: Row[Any]) -> Claimed:
+def _claimed(row: HotRow) -> Claimed:
     values: tuple[Any, ...] = tuple(row)
     return Claimed(*values)
 
@@ -166,11 +163,12 @@ async def claim(
     worker_id: str,
     lease_seconds: float,
     retry_for_seconds: float,
-    in_doubt: bool = False,
+    in_doubt_after: int | None = None,
 ) -> list[Claimed]:
     """Claim (task_id, dispatch, type, tenant_id) flights by compare-and-set; returns those that are now ours.
 
-    With `in_doubt` (an earlier try's answer was lost) it also returns what that try had claimed.
+    After a try whose answer was lost, `in_doubt_after` is the highest fence that this worker knows of: what it owns
+    beyond that, the lost try had claimed, and it is returned as well.
     """
     ordered = sorted(wants)
     rows = await database.execute_hot(
@@ -186,11 +184,13 @@ async def claim(
         retry_for_seconds=retry_for_seconds,
     )
     found = [_claimed(row) for row in rows]
-    if in_doubt and len(found) < len(wants):
+    if in_doubt_after is not None and len(found) < len(wants):
         known = {claimed.task_id for claimed in found}
         rest = [w[0] for w in ordered if w[0] not in known]
         rows = await database.execute_hot(
-            _CLAIMED_BY_ME, {"ids": rest, "worker_id": worker_id}, retry_for_seconds=retry_for_seconds
+            _CLAIMED_BY_ME,
+            {"ids": rest, "worker_id": worker_id, "known_fence": in_doubt_after},
+            retry_for_seconds=retry_for_seconds,
         )
         found.extend(_claimed(row) for row in rows)
     return found
@@ -235,11 +235,13 @@ async def hold(
     )
 
 
+# Right after the server's start no lease counts as over: whoever holds one could not renew it while the server was away.
 _LOST = text("""
 SELECT f.task_id, f.fence, f.worker_id, f.priority_class, f.task_type, t.attempts, t.max_attempts, t.crashes,
        f.cancel_requested_at IS NOT NULL AS cancel
 FROM flights f JOIN tasks t ON t.task_id = f.task_id
 WHERE f.fence IS NOT NULL AND f.lease_until < clock_timestamp()
+  AND pg_postmaster_start_time() < clock_timestamp() - interval '5 seconds'
 ORDER BY f.task_id LIMIT :limit
 """)
 
@@ -280,16 +282,16 @@ async def all_unclaimed(connection: AsyncConnection) -> list[tuple[str, int]]:
 
 
 _COUNTS = text("""
-SELECT priority_class, count(*) AS in_flight, count(fence) AS running FROM flights GROUP BY priority_class
+SELECT priority_class, count(*) AS in_flight FROM flights GROUP BY priority_class
 """)
 _COUNTS_BY = text("""
 SELECT task_type, tenant_id, task_group, count(*) AS n FROM flights GROUP BY task_type, tenant_id, task_group
 """)
 
 
-async def counts(connection: AsyncConnection) -> dict[str, tuple[int, int]]:
-    """Count flights per class: (released and running, running)."""
-    return {row.priority_class: (row.in_flight, row.running) for row in (await connection.execute(_COUNTS)).fetchall()}
+async def counts(connection: AsyncConnection) -> dict[str, int]:
+    """Count flights per class, released and running together."""
+    return {row.priority_class: row.in_flight for row in (await connection.execute(_COUNTS)).fetchall()}
 
 
 async def counts_by_name(connection: AsyncConnection) -> Mapping[tuple[str, str, str], int]:

@@ -11,6 +11,8 @@ from datetime import datetime
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.store.database import Database
+
 LaneKey = tuple[str, str, str, str]
 """(priority class, tenant_id, task type, group; "" for none)"""
 
@@ -111,7 +113,7 @@ WHERE h.task_ids IS NOT NULL
 
 
 async def heads(
-    connection: AsyncConnection,
+    database: Database,
     *,
     budgets: Mapping[str, int],
     skip_types: Sequence[str],
@@ -121,21 +123,20 @@ async def heads(
     max_lanes: int,
 ) -> list[LaneHeads]:
     """Read the heads of the lanes whose turn it is; empty lanes are passed over."""
-    rows = (
-        await connection.execute(
-            _HEADS,
-            {
-                "classes": list(budgets),
-                "budgets": list(budgets.values()),
-                "skip_types": list(skip_types),
-                "skip_tenants": list(skip_tenants),
-                "skip_groups": list(skip_groups),
-                "floor_lanes": list(floors),
-                "floors": list(floors.values()),
-                "max_lanes": max_lanes,
-            },
-        )
-    ).fetchall()
+    rows = await database.execute_hot(
+        _HEADS,
+        {
+            "classes": list(budgets),
+            "budgets": list(budgets.values()),
+            "skip_types": list(skip_types),
+            "skip_tenants": list(skip_tenants),
+            "skip_groups": list(skip_groups),
+            "floor_lanes": list(floors),
+            "floors": list(floors.values()),
+            "max_lanes": max_lanes,
+        },
+        retry_for_seconds=0.0,
+    )
     return [LaneHeads(*row) for row in rows]
 
 

@@ -389,8 +389,9 @@ tallies = sa.Table(
     metadata,
     _name("worker_id", primary_key=True),
     _name("priority_class", primary_key=True),
-    sa.Column("claimed", sa.BigInteger, nullable=False),
     sa.Column("departed", sa.BigInteger, nullable=False),
+    sa.Column("runs", sa.BigInteger, nullable=False),
+    sa.Column("busy_seconds", sa.Double, nullable=False),
     postgresql_with={"fillfactor": "30", **_BUSY},
 )
 

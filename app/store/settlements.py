@@ -13,9 +13,10 @@ from app.domain.lifecycle import Move
 from app.domain.outcome import Settlement
 from app.store.database import Database
 from app.store.places import PLACE, column, place_of
+from app.store.tallies import tally_sql
 from app.store.tasks import move_sql
 
-_GIVEN = """given AS MATERIALIZED (
+_GIVEN = f"""given AS MATERIALIZED (
     SELECT * FROM unnest(CAST(:ids AS text[]), CAST(:fences AS bigint[]), CAST(:outcomes AS text[]), CAST(:spents AS bool[]),
         CAST(:results AS text[]), CAST(:error_types AS text[]), CAST(:error_messages AS text[]), CAST(:retryables AS bool[]),
         CAST(:afters AS float8[]), CAST(:dead_letter_ids AS text[]), CAST(:crasheds AS int[]), CAST(:cleareds AS bool[]))
@@ -35,9 +36,7 @@ history AS (
     FROM gone
 ),
 tally AS (
-    INSERT INTO tallies (worker_id, priority_class, claimed, departed)
-    SELECT worker_id, priority_class, 0, count(*) FROM gone GROUP BY worker_id, priority_class ORDER BY 1, 2
-    ON CONFLICT (worker_id, priority_class) DO UPDATE SET departed = tallies.departed + excluded.departed
+    {tally_sql("gone", "worker_id", ran=True)}
 )"""
 
 _BUDGET = (
@@ -75,8 +74,21 @@ dead AS (
 )"""
 
 
+# What somebody asked to cancel does not come back to the waiting, however its attempt ended.
+_STOPPED = f""",
+kept AS (SELECT * FROM gone WHERE cancel_requested_at IS NULL),
+stopped AS (SELECT * FROM gone WHERE cancel_requested_at IS NOT NULL),
+ended AS ({move_sql(Move.CANCEL, "stopped", _ALSO[Move.CANCEL])} RETURNING t.task_id)"""
+_COMES_BACK = (Move.FAIL, Move.RETURN, Move.SNOOZE)
+
+
 def _sql(move: Move) -> TextClause:
-    more = {Move.FAIL: _BACK, Move.RETURN: _BACK, Move.SNOOZE: _BACK, Move.DEAD_LETTER: _DEAD}.get(move, "")
+    if move in _COMES_BACK:
+        return text(
+            f"WITH {_GIVEN}{_STOPPED}, moved AS ({move_sql(move, 'kept', _ALSO[move])} RETURNING t.attempts, m.*){_BACK} "
+            "SELECT g.task_id FROM gone g"
+        )
+    more = _DEAD if move is Move.DEAD_LETTER else ""
     return text(
         f"WITH {_GIVEN}, moved AS ({move_sql(move, 'gone', _ALSO[move])} RETURNING t.attempts, m.*){more} "
         "SELECT g.task_id FROM gone g"

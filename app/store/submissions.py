@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, text
+import msgspec
+from sqlalchemy import text
 
 from app.store.database import Database
+from app.store.hot import HotRow
 from app.store.lanes import ENSURE_LANES, LaneKey, lane_arrays
 from app.store.places import column
 
 
-@dataclass(frozen=True, slots=True)
-class NewTask:
+class NewTask(msgspec.Struct, frozen=True, gc=False):
     """All that is known of a task before it is stored. JSON fields hold exact JSON text; times are aware UTC.
 
     `start_within_seconds` places it among its tenant's tasks when it has no due_at; `fingerprint` goes with
@@ -238,7 +239,7 @@ async def _already_there(database: Database, tasks: Sequence[NewTask], keyed: bo
     return found
 
 
-async def held_key(database: Database, tenant_id: str, endpoint: str, key: str) -> Row[Any] | None:
+async def held_key(database: Database, tenant_id: str, endpoint: str, key: str) -> HotRow | None:
     """Read the `fingerprint` and `task_id` that an idempotency key is held for, or None."""
     values = {"tenants": [tenant_id], "endpoints": [endpoint], "keys": [key]}
     held = await database.execute_hot(_HELD_KEYS, values)

@@ -21,10 +21,6 @@ _LIVE = text("""
 SELECT worker_id, pool, classes, task_types, slots, draining, host, pid, version, started_at, heartbeat_at
 FROM workers WHERE alive_until > clock_timestamp() ORDER BY worker_id
 """)
-_TALLIES = text("""
-SELECT t.priority_class, sum(t.claimed)::bigint AS claimed, sum(t.departed)::bigint AS departed
-FROM tallies t GROUP BY t.priority_class
-""")
 _FORGET = text("""
 WITH gone AS (DELETE FROM workers WHERE alive_until < clock_timestamp() - interval '1 minute' RETURNING worker_id)
 SELECT worker_id FROM gone
@@ -77,11 +73,6 @@ async def leave(database: Database, worker_id: str) -> None:
 async def live(connection: AsyncConnection) -> Sequence[Row[Any]]:
     """Read the workers whose heartbeat is fresh."""
     return (await connection.execute(_LIVE)).fetchall()
-
-
-async def tallies(connection: AsyncConnection) -> dict[str, tuple[int, int]]:
-    """Read per class how many flights were claimed and how many departed, over all workers, ever growing."""
-    return {row.priority_class: (row.claimed, row.departed) for row in (await connection.execute(_TALLIES)).fetchall()}
 
 
 async def forget_dead(connection: AsyncConnection) -> list[str]:

@@ -345,8 +345,9 @@ def upgrade() -> None:
         "tallies",
         sa.Column("worker_id", sa.Text(collation="C"), nullable=False),
         sa.Column("priority_class", sa.Text(collation="C"), nullable=False),
-        sa.Column("claimed", sa.BigInteger(), nullable=False),
         sa.Column("departed", sa.BigInteger(), nullable=False),
+        sa.Column("runs", sa.BigInteger(), nullable=False),
+        sa.Column("busy_seconds", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("worker_id", "priority_class", name=op.f("pk_tallies")),
         postgresql_with={
             "fillfactor": "30",

@@ -129,3 +129,12 @@ def test_a_share_close_to_nothing_still_has_a_turn() -> None:
     book = seat_book(policy, one_pool(policy, 1).pools)
 
     assert [one.turn for one in book.allotments.values()] == [100, 4]
+
+
+def test_classes_that_overlap_in_part_are_counted_together() -> None:
+    policy = a_policy(a_class("high", nominal=0), a_class("low", nominal=0))
+    pools = (Pool(frozenset({"high"}), 1), Pool(frozenset({"high", "low"}), 1), Pool(frozenset({"low"}), 1))
+
+    seats = Seats(policy, Capacity(pools, {"high": 2}))
+
+    assert seats.room("low") == 1

@@ -357,3 +357,23 @@ def test_a_borrower_stays_below_its_maximum_too() -> None:
     demand = Demand({"low": [a_tenant("acme", 20, timeout_seconds=1)]})
 
     assert by_class(plan_release(one_pool(policy, 10), demand, policy)) == {"low": 5}
+
+
+def test_what_went_past_a_class_is_counted_until_it_releases_something() -> None:
+    policy = a_policy(a_class("high", nominal=0), a_class("low", nominal=0.2))
+    demand = Demand({"high": [a_tenant("one", 99)], "low": [a_tenant("two", 1)]}, passed_over={"low": 1})
+
+    plan = plan_release(one_pool(policy, 1, {}, {"high": 3.0}), demand, policy)
+
+    assert by_class(plan) == {"high": 3}
+    assert plan.passed_over == {"low": 4}
+
+
+def test_with_one_release_a_round_the_class_that_waited_longest_for_its_reserve_goes_first() -> None:
+    policy = a_policy(a_class("high", nominal=0.3), a_class("low", nominal=0.3))
+    heads = {"high": [a_tenant("one", 99)], "low": [a_tenant("two", 99)]}
+
+    first = plan_release(one_pool(policy, 10), Demand(heads, max_releases=1), policy)
+    later = plan_release(one_pool(policy, 10), Demand(heads, passed_over={"low": 4}, max_releases=1), policy)
+
+    assert (by_class(first), by_class(later)) == ({"high": 1}, {"low": 1})

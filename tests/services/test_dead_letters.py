@@ -101,7 +101,8 @@ async def test_the_story_of_one_is_found_by_either_id(runtime: Runtime) -> None:
     by_letter = await dead_letters.story(runtime, ACME, letters[task_id])
 
     assert by_task.item == by_letter.item
-    assert [attempt.error_type for attempt in by_task.attempts] == ["invalid_payload"]
+    assert by_task.history is not None
+    assert [attempt.error_type for attempt in by_task.history.attempts] == ["invalid_payload"]
     assert by_task.item.worker_id == "worker_1"
 
 

@@ -33,13 +33,14 @@ async def read_attempts(
     front = front_of(request)
     await visible_task(front, caller, task_id)
     story = await read_story(front.runtime.database, task_id)
-    items = [_ended(row) for row in story.attempts]
+    items = [ended_attempt(row) for row in story.attempts]
     if story.flight is not None and story.flight.fence is not None:
         items.append(_running(story.flight))
     return encoded(200, AttemptPage(items[::-1], None))
 
 
-def _ended(row: Row[Any]) -> Attempt:
+def ended_attempt(row: Row[Any]) -> Attempt:
+    """Show an attempt that has ended."""
     error = None
     if row.error_type is not None:
         error = TaskError(row.error_type, row.error_message or "", row.retry_after_seconds is not None)
