@@ -8,7 +8,6 @@ import secrets
 import socket
 import time
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -19,6 +18,7 @@ from app.runtime import Runtime
 from app.services.dead_letters import record_malformed
 from app.store import flights, inputs, workers
 from app.telemetry.logs import event
+from app.version import product_version
 from workers.children import Children
 from workers.consumer import TaskConsumer
 from workers.leases import Lease, LeaseGuard
@@ -33,14 +33,6 @@ FROM unnest(CAST(:ids AS text[]), CAST(:fences AS bigint[]), CAST(:progresses AS
 JOIN flights f ON f.task_id = g.task_id AND f.fence = g.fence
 WHERE t.task_id = g.task_id AND t.status = 'running'
 """)
-
-
-def release_version() -> str:
-    """Name the installed release."""
-    try:
-        return version("despacho")
-    except PackageNotFoundError:
-        return "source"
 
 
 class Pool:
@@ -58,7 +50,7 @@ class Pool:
             slots=slots,
             host=socket.gethostname(),
             pid=os.getpid(),
-            version=release_version(),
+            version=product_version(),
         )
         settings = runtime.settings.worker
         self.children = Children(runtime.settings.task_modules, read_input=self._read_input, keep=min(slots, 4))

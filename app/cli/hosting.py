@@ -17,12 +17,14 @@ from app.cli.ending import INTERRUPTED, CommandFailed
 from app.cli.migrations import require_current
 from app.domain.policy_file import PolicyError
 from app.runtime import Runtime, open_runtime
+from app.services.vitals import prepare_metrics, watch
 from app.settings import Settings, SettingsError
 from app.store.database import DatabaseUnavailable
 from app.task_modules import TaskModuleError
 from app.telemetry import logs
 from app.telemetry.exporter import Exporter
 from app.telemetry.pulse import Pulse
+from app.version import product_version
 
 log = logging.getLogger("despacho.process")
 _HANGING_AFTER_SECONDS = 15.0
@@ -92,10 +94,13 @@ async def runtime_on(settings: Settings, *, name: str, url: str, broker: Broker)
         raise CommandFailed(str(error)) from error
     except DatabaseUnavailable as error:
         raise CommandFailed(f"the database does not answer ({error}); start it, or correct its address") from None
+    prepare_metrics(runtime, product_version())
+    watching = asyncio.get_running_loop().create_task(watch(runtime), name="vitals")
     try:
         await broker.start()
         yield runtime
     finally:
+        watching.cancel()
         await runtime.close()
 
 

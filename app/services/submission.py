@@ -3,12 +3,12 @@
 validate against the type → decide the class (policy) → quota → INSERT, coalesced → commit → poke the dispatcher
 """
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import msgspec
 from pydantic import ValidationError
 from sqlalchemy import text
 
@@ -21,6 +21,8 @@ from app.services.errors import FieldError, Invalid, QuotaExceeded
 from app.store.database import LockTimeout, is_data_error
 from app.store.submissions import NewTask, Outcome, Stored, insert_tasks
 from app.task_modules import TaskType
+
+_encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ def prepare(runtime: Runtime, tenant: TenantFacts, subject: str, may_claim: bool
         priority_class=decision.priority_class,
         reason_code=decision.reason_code,
         policy_version=decision.policy_version,
-        facts=json.dumps(facts, default=str, separators=(",", ":")),
+        facts=_encode(facts).decode(),
         requested_class=asked.requested_class,
         source_ref=asked.source_ref,
         source_version=asked.source_version,
