@@ -45,7 +45,9 @@ def violations(
             *_traces(task, rows, dead[task["task_id"]], started[task["task_id"]]),
         ):
             story = [(row["fence"], row["attempt"], row["outcome"], row["error_type"]) for row in rows]
-            found.append(f"{task['type']} {task['task_id']}: {wrong}; attempts {story}, starts {started[task['task_id']]}")
+            found.append(
+                f"{task['type']} {task['task_id']}: {wrong}; attempts {story}, starts {started[task['task_id']]}"
+            )
     return found
 
 

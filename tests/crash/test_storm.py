@@ -13,7 +13,6 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-import asyncpg
 import httpx
 import pytest
 
@@ -134,15 +133,12 @@ async def _quiet(installation: Installation, faults: Faults) -> None:
 
     async def nothing_open() -> bool:
         await faults.revive()
-        try:
-            (row,) = await installation.query(
-                "SELECT (SELECT count(*) FROM ready) AS ready, (SELECT count(*) FROM delayed) AS delayed, "
-                "(SELECT count(*) FROM flights WHERE fence IS NULL) AS released, "
-                "(SELECT count(*) FROM flights WHERE fence IS NOT NULL) AS running, (SELECT count(*) FROM tasks "
-                "WHERE status IN ('queued', 'running', 'scheduled', 'failed_retryable')) AS open"
-            )
-        except (OSError, asyncpg.PostgresError) as error:
-            raise AssertionError(f"the database does not answer: {type(error).__name__}") from None
+        (row,) = await installation.query(
+            "SELECT (SELECT count(*) FROM ready) AS ready, (SELECT count(*) FROM delayed) AS delayed, "
+            "(SELECT count(*) FROM flights WHERE fence IS NULL) AS released, "
+            "(SELECT count(*) FROM flights WHERE fence IS NOT NULL) AS running, (SELECT count(*) FROM tasks "
+            "WHERE status IN ('queued', 'running', 'scheduled', 'failed_retryable')) AS open"
+        )
         assert not any(row.values()), dict(row)
         return True
 

@@ -1,6 +1,8 @@
 """Real processes of the roles on private servers, with a supervisor's hands: start, kill, freeze, start again."""
 
+import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +16,7 @@ from tests.support.processes import RoleProcess
 from tests.support.reaper import reaper
 
 ADMIN_KEY = "tests-admin-key-0123456789"
+_DATABASE_BACK_SECONDS = 20.0
 QUICK = {
     "DESPACHO_TASK_MODULES": "tests.support.tasks",
     "DESPACHO_BOOTSTRAP_KEY": ADMIN_KEY,
@@ -60,7 +63,9 @@ class Installation:
 
     async def start_api(self, *, dispatcher: bool = False) -> None:
         """Start the API and wait until it answers."""
-        self.start("api", "api", "--port", str(self.port), "--with-dispatcher" if dispatcher else "--without-dispatcher")
+        self.start(
+            "api", "api", "--port", str(self.port), "--with-dispatcher" if dispatcher else "--without-dispatcher"
+        )
         await self.api_answers()
 
     async def api_answers(self, within_seconds: float = 40.0) -> None:
@@ -87,7 +92,9 @@ class Installation:
 
     async def leader(self) -> str | None:
         """Name the process that leads, while one does."""
-        rows = await self.query("SELECT holder FROM leaders WHERE role = 'dispatcher' AND lease_until > clock_timestamp()")
+        rows = await self.query(
+            "SELECT holder FROM leaders WHERE role = 'dispatcher' AND lease_until > clock_timestamp()"
+        )
         for row in rows:
             pid = int(str(row["holder"]).split(".")[-2])
             for name, process in self.processes.items():
@@ -116,12 +123,24 @@ class Installation:
         await eventually(registered, within_seconds=within_seconds, every_seconds=0.05)
 
     async def query(self, statement: str, *values: object) -> list[asyncpg.Record]:
-        """Run one statement on a connection of its own."""
-        connection = await asyncpg.connect(self.database_url)
-        try:
-            return list(await connection.fetch(statement, *values))
-        finally:
-            await connection.close()
+        """Run one statement on a connection of its own, as soon as the database answers."""
+        deadline = time.monotonic() + _DATABASE_BACK_SECONDS
+        while True:
+            try:
+                connection = await asyncpg.connect(self.database_url)
+                try:
+                    return list(await connection.fetch(statement, *values))
+                finally:
+                    await connection.close()
+            except (
+                OSError,
+                asyncpg.PostgresConnectionError,
+                asyncpg.OperatorInterventionError,
+                asyncpg.InterfaceError,
+            ):
+                if time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(0.05)
 
     def marks(self, name: str) -> list[str]:
         """Read the marks of a name."""
