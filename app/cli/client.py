@@ -103,9 +103,7 @@ class Client:
         if content is None and method == "POST":
             arguments["json"] = json
         if wait_seconds:
-            arguments["timeout"] = httpx.Timeout(
-                _ANSWER_WITHIN_SECONDS + wait_seconds, connect=_CONNECT_WITHIN_SECONDS
-            )
+            arguments["timeout"] = httpx.Timeout(_ANSWER_WITHIN_SECONDS + wait_seconds, connect=_CONNECT_WITHIN_SECONDS)
         give_up_at = time.monotonic() + self._patience_seconds
         while True:
             answer = self._send(method, path, arguments)

@@ -34,9 +34,7 @@ Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the audit tr
 Types = Annotated[list[str] | None, typer.Option("--type", help="Task type; may be repeated.")]
 Classes = Annotated[list[str] | None, typer.Option("--class", help="Priority class; may be repeated.")]
 Groups = Annotated[list[str] | None, typer.Option("--group", help="Group; may be repeated.")]
-Tenants = Annotated[
-    list[str] | None, typer.Option("--tenant", help="Tenant, for platform keys; may be repeated.")
-]
+Tenants = Annotated[list[str] | None, typer.Option("--tenant", help="Tenant, for platform keys; may be repeated.")]
 
 _CONNECTION = (("url", Url), ("key", Key), ("profile", Profile))
 

@@ -23,9 +23,7 @@ def create(
     client: Client,
     tenant: Annotated[str | None, typer.Option("--tenant", help="The tenant that the key belongs to.")] = None,
     platform: Annotated[bool, typer.Option("--platform", help="A key over all tenants.")] = False,
-    role: Annotated[
-        str | None, typer.Option("--role", help="submitter, reader, operator, approver or admin.")
-    ] = None,
+    role: Annotated[str | None, typer.Option("--role", help="submitter, reader, operator, approver or admin.")] = None,
     scope: Annotated[list[str] | None, typer.Option("--scope", help="A single scope; may be repeated.")] = None,
     subject: Annotated[str | None, typer.Option("--subject", help="The person or program behind it.")] = None,
     expires: Annotated[

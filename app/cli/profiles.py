@@ -26,7 +26,9 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 class ClientSettings(BaseSettings):
     """What the environment and `.env` say to a client."""
 
-    model_config = SettingsConfigDict(env_prefix="DESPACHO_", env_file=".env", extra="ignore", hide_input_in_errors=True)
+    model_config = SettingsConfigDict(
+        env_prefix="DESPACHO_", env_file=".env", extra="ignore", hide_input_in_errors=True
+    )
 
     url: str | None = Field(None, description="address of the API")
     key: SecretStr | None = Field(None, description="the key to call it with")

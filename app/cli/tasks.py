@@ -141,9 +141,7 @@ def list_(
     output: Output = Format.TABLE,
 ) -> None:
     """List tasks, newest first."""
-    found = _task_filter(
-        status, type_, priority_class, group, source_ref, tenant, submitted_after, submitted_before
-    )
+    found = _task_filter(status, type_, priority_class, group, source_ref, tenant, submitted_after, submitted_before)
     items = client.pages("/v1/tasks", found, at_most=wanted(output, limit))
     show_list(items, output=output, columns=_COLUMNS, id_of=task_id_of, limit=limit)
 
@@ -164,9 +162,7 @@ def cancel(
     output: Output = Format.TABLE,
 ) -> None:
     """Cancel tasks by id, or by filter as a bulk action. A running one is asked to end."""
-    found = _task_filter(
-        status, type_, priority_class, group, source_ref, tenant, submitted_after, submitted_before
-    )
+    found = _task_filter(status, type_, priority_class, group, source_ref, tenant, submitted_after, submitted_before)
     if bool(task_ids) == bool(found):
         raise WrongUsage("name either ids or filters (--status, --type, …), not both and not neither")
     if task_ids:
@@ -187,7 +183,9 @@ def events(client: Client, task_id: Id, output: Output = Format.TABLE) -> None:
 @command(tasks, "attempts")
 def attempts(client: Client, task_id: Id, output: Output = Format.TABLE) -> None:
     """Show the attempts of a task: who ran it, for how long, and how it ended."""
-    _story(client, task_id, "attempts", ("attempt", "worker_id", "started_at", "duration_ms", "outcome", "error"), output)
+    _story(
+        client, task_id, "attempts", ("attempt", "worker_id", "started_at", "duration_ms", "outcome", "error"), output
+    )
 
 
 @command(tasks, "retry-now")
@@ -200,16 +198,16 @@ def retry_now(client: Client, task_ids: Ids) -> None:
 def types(client: Client, output: Output = Format.TABLE) -> None:
     """List the task types of this installation."""
     columns = ("name", "description", "timeout_seconds", "cost_class")
-    show_list(client.pages("/v1/task-types"), output=output, columns=columns, id_of=lambda i: str(i["name"]), limit=1000)
+    show_list(
+        client.pages("/v1/task-types"), output=output, columns=columns, id_of=lambda i: str(i["name"]), limit=1000
+    )
 
 
 @command(tasks, "upload")
 def upload(
     client: Client,
     path: Annotated[Path, typer.Argument(help="The document.")],
-    content_type: Annotated[
-        str, typer.Option("--content-type", help="Its media type.")
-    ] = "application/octet-stream",
+    content_type: Annotated[str, typer.Option("--content-type", help="Its media type.")] = "application/octet-stream",
     output: Output = Format.TABLE,
 ) -> None:
     """Store a document as an input, for --input-ref or a field of an input."""

@@ -117,9 +117,8 @@ class Dispatcher:
                 await self.runtime.policy.refresh(connection)
             if count:
                 counted = await flights.counts(connection)
-                self._counts.count = Counter({name: in_flight for name, (in_flight, _) in counted.items()})
-                # Read again after the count: a departure in between must not be taken off twice.
-                self._counts.departed = {n: d for n, (_, d) in (await workers.tallies(connection)).items()}
+                in_flight = {name: released for name, (released, _) in counted.items()}
+                self._counts.counted(in_flight, await workers.tallies(connection))
             if self.runtime.policy.current.limits and (count or world):
                 self._by_limit = by_limit(await flights.counts_by_name(connection), self.runtime.registry)
         if world:

@@ -39,13 +39,21 @@ class InFlight:
     departed: dict[str, int] = field(default_factory=dict)
     rate: dict[str, float] = field(default_factory=dict)
     rate_at: float = 0.0
+    _is_counted: bool = False
+
+    def counted(self, in_flight: Mapping[str, int], tallies: Mapping[str, tuple[int, int]]) -> None:
+        """Take a full count; `tallies` were read after it, so that a departure in between is not taken off twice."""
+        self.count = Counter(in_flight)
+        self.departed = {name: departed for name, (_, departed) in tallies.items()}
+        self._is_counted = True
 
     def tallied(self, tallies: Mapping[str, tuple[int, int]]) -> None:
         """Take off what departed since the last look, and learn how many depart per second."""
         now = time.monotonic()
         seconds = now - self.rate_at
         for name, (_, departed) in tallies.items():
-            gone = max(0, departed - self.departed.get(name, departed))
+            # A class without a tally at the full count had no departures then; before any count nothing is known.
+            gone = max(0, departed - self.departed.get(name, 0 if self._is_counted else departed))
             self.departed[name] = departed
             self.count[name] = max(0, self.count[name] - gone)
             self._since[name] += gone
