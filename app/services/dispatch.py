@@ -113,13 +113,11 @@ class Dispatcher:
                 self._pools = pools_of(await workers.live(connection))
                 self._paused = await pauses.active(connection)
                 await self.runtime.policy.refresh(connection)
-            if count:
-                self._counts.count = Counter(await flights.counts(connection))
+            in_flight = await flights.counts(connection) if count else {}
             if self.runtime.policy.current.limits:
                 self._by_limit = by_limit(await flights.counts_by_name(connection), self.runtime.registry)
         if count:
-            # Read again after the count: a departure in between must not be taken off twice.
-            self._counts.recounted(await tallies.read(self.runtime.database))
+            self._counts.counted(in_flight, await tallies.read(self.runtime.database))
         if world:
             self._world_pace.ran(started)
         if count:

@@ -12,6 +12,7 @@ READ_SHARE = 0.05
 
 _RATE_HALF_LIFE_SECONDS = 0.25
 _RUN_UP = 4.0
+_NONE = Tally(0, 0, 0.0)
 
 
 @dataclass(slots=True)
@@ -43,12 +44,14 @@ class InFlight:
     _rate: dict[str, float] = field(default_factory=dict)
     _mean_seconds: dict[str, float] = field(default_factory=dict)
     _since: Counter[str] = field(default_factory=Counter)
+    _is_counted: bool = False
     _since_at: float = field(default_factory=time.monotonic)
 
     def tallied(self, tallies: Mapping[str, Tally]) -> None:
         """Take off what departed since the last look."""
         for name, tally in tallies.items():
-            before = self._seen.get(name, tally)
+            # A class without a tally at the full count had no departures then; before any count nothing is known.
+            before = self._seen.get(name, _NONE if self._is_counted else tally)
             self._seen[name] = tally
             self.count[name] = max(0, self.count[name] - max(0, tally.departed - before.departed))
             ran = tally.runs - before.runs
@@ -60,9 +63,11 @@ class InFlight:
             self._mean_seconds[name] = took + (self._mean_seconds.get(name, took) - took) * (1 - weight)
         self._learn_rates()
 
-    def recounted(self, tallies: Mapping[str, Tally]) -> None:
-        """Begin anew from a full count: what these tallies hold is no longer in it."""
+    def counted(self, in_flight: Mapping[str, int], tallies: Mapping[str, Tally]) -> None:
+        """Take a full count; `tallies` were read after it, so that a departure in between is not taken off twice."""
+        self.count = Counter(in_flight)
         self._seen = dict(tallies)
+        self._is_counted = True
 
     def stretch(self, name: str, seats: int, window_seconds: float) -> float:
         """Tell how many tasks of a class keep one of its `seats` busy: those that one seat starts within the window.
