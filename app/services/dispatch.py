@@ -171,13 +171,8 @@ class Dispatcher:
         return plan, heads
 
     def _stretch(self) -> dict[str, float]:
-        """How many tasks of each class keep one seat busy: as many as one seat starts within the window."""
-        reach: Counter[str] = Counter()
-        for pool in self._pools:
-            for name in pool.classes:
-                reach[name] += pool.seats
-        window = self._settings.window_seconds
-        return {name: self._counts.stretch(name, seats, window) for name, seats in reach.items() if seats > 0}
+        window_seconds = self._settings.window_seconds
+        return {name: self._counts.stretch(name, window_seconds) for name in self.runtime.policy.current.by_name}
 
     async def _heads(self, budgets: Mapping[str, int]) -> list[LaneHeads]:
         full = self._full_scan_pace.due()
