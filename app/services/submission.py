@@ -10,14 +10,13 @@ from datetime import UTC, datetime
 
 import msgspec
 from pydantic import ValidationError
-from sqlalchemy import text
 
 from app.coalescer import Coalescer
 from app.domain.priority import Facts, decide_class
 from app.domain.task_types import COST_WEIGHTS
 from app.ids import mint
 from app.runtime import Runtime
-from app.services.errors import FieldError, Invalid, QuotaExceeded
+from app.services.errors import FieldError, Invalid
 from app.store.database import LockTimeout, is_data_error
 from app.store.submissions import NewTask, Outcome, Stored, insert_tasks
 from app.task_modules import TaskType
@@ -192,14 +191,6 @@ def _schema_part(location: Sequence[int | str], names: frozenset[str]) -> list[s
     return kept
 
 
-_COUNT_OPEN = text("""
-SELECT (SELECT count(*) FROM (SELECT 1 FROM lanes l JOIN ready r ON r.lane_id = l.lane_id WHERE l.tenant_id = :tenant_id
-                              LIMIT :most) a)
-     + (SELECT count(*) FROM (SELECT 1 FROM delayed WHERE tenant_id = :tenant_id LIMIT :most) b)
-     + (SELECT count(*) FROM (SELECT 1 FROM flights WHERE tenant_id = :tenant_id LIMIT :most) c) AS open
-""")
-
-
 class Submitter:
     """The one way into the database for new tasks of this process; coalesces whatever arrives at the same time."""
 
@@ -241,21 +232,3 @@ class Submitter:
         ).items():
             metrics.tasks_classified(priority_class, reason, count)
         return outcomes
-
-    async def room(self, tenant: TenantFacts, wanted: int) -> int:
-        """Tell how many of `wanted` new tasks fit under the tenant's open-task quota.
-
-        Raises QuotaExceeded when none does.
-        """
-        if tenant.max_open_tasks is None:
-            return wanted
-        most = tenant.max_open_tasks + 1
-        rows = await self._runtime.database.execute_hot(_COUNT_OPEN, {"tenant_id": tenant.tenant_id, "most": most})
-        free = tenant.max_open_tasks - int(rows[0].open)
-        if free <= 0:
-            raise QuotaExceeded(
-                "open_tasks_quota",
-                f"The tenant has {tenant.max_open_tasks} open tasks, which is its limit.",
-                retry_after_seconds=5.0,
-            )
-        return min(wanted, free)
