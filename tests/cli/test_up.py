@@ -1,11 +1,14 @@
 """`despacho up` and the client's commands against it, all as real processes."""
 
+import asyncio
 import json
+import signal
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from tests.cli.terminal import Up, shell
+from tests.cli.terminal import KEY, Up, shell
+from tests.support.eventually import eventually
 from tests.support.reaper import reaper
 
 
@@ -145,3 +148,24 @@ async def test_sigterm_ends_it_well_and_the_next_start_finds_the_task(up: Up) ->
     assert "$DESPACHO_KEY" in second.curl
     assert (await shell(second.curl, environment)).code == 0
     assert await second.process.stop() == 0
+
+
+async def test_a_second_ctrl_c_does_not_wait_for_what_runs_and_who_waits_is_answered_first() -> None:
+    marks = reaper().directory("up")
+    running = await Up.start(
+        marks / "data", DESPACHO_BOOTSTRAP_KEY=KEY, DESPACHO_TASK_MODULES="tests.support.tasks",
+        DESPACHO_WORKER__DRAIN_GRACE_SECONDS="60",
+    )  # fmt: skip
+    line = f"""despacho tasks submit --type hold --input '{{"at": "{marks}"}}' -o ids"""
+    task_id = (await shell(line, {"DESPACHO_URL": running.url, "DESPACHO_KEY": KEY})).out.strip()
+    await eventually(lambda: (marks / "starts").exists())
+    url = f"{running.url}/v1/tasks/{task_id}?wait=50"
+    waiting = asyncio.create_task(shell(f"curl -sS -v -H 'Authorization: Bearer {KEY}' '{url}' 2>{marks}/curl"))
+    await eventually(lambda: (marks / "curl").exists() and "> GET" in (marks / "curl").read_text())
+
+    running.process.process.send_signal(signal.SIGINT)
+    answer = await waiting
+    running.process.process.send_signal(signal.SIGINT)
+
+    assert json.loads(answer.out)["status"] == "running"
+    assert await asyncio.to_thread(running.process.process.wait, 20) == 130
