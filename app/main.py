@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from importlib.metadata import PackageNotFoundError, version
 from typing import cast
 
 from fastapi import FastAPI, Request
@@ -26,6 +25,7 @@ from app.services.rates import Rates
 from app.services.submission import Submitter
 from app.services.tenants import TenantBook
 from app.services.waiters import Waiters
+from app.version import product_version
 
 DEADLINE_SECONDS = 10.0
 """How long a request may take, waiting for a task not counted, before it is answered with a 503."""
@@ -76,14 +76,6 @@ def make_front(runtime: Runtime, submitter: Submitter) -> Front:
             getattr(route, "path", "") == "/v1/tasks/{task_id}/effects" for router in ROUTERS for route in router.routes
         ),
     )
-
-
-def product_version() -> str:
-    """Return the installed version."""
-    try:
-        return version("despacho")
-    except PackageNotFoundError:
-        return "0"
 
 
 async def _parameters_refused(request: Request, error: Exception) -> Response:
