@@ -4,7 +4,7 @@ import re
 
 from ulid import ULID
 
-_ULID = re.compile(r"^[0-9A-HJKMNP-TV-Z]{26}$")
+_ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 
 
 def mint(noun: str) -> str:
@@ -15,4 +15,4 @@ def mint(noun: str) -> str:
 def is_id(noun: str, value: str) -> bool:
     """Say whether `value` has the shape of an id of `noun`."""
     prefix, _, rest = value.partition("_")
-    return prefix == noun and _ULID.match(rest) is not None
+    return prefix == noun and _ULID.fullmatch(rest) is not None
