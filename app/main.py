@@ -1,12 +1,13 @@
 """The web application: one FastAPI over one Runtime."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import cast
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -16,6 +17,7 @@ from app.api.json_body import pointer
 from app.api.openapi import describe
 from app.api.problems import answer, refusal_of
 from app.api.routers import ROUTERS
+from app.api.routers.tasks import submit_task
 from app.runtime import Runtime
 from app.services.audit import RefusalTrail
 from app.services.errors import FieldError, Invalid, NotFound, ServiceError
@@ -53,11 +55,21 @@ def create_app(runtime: Runtime, submitter: Submitter | None = None) -> FastAPI:
         Door,
         metrics=runtime.metrics,
         limit_of=lambda path: settings.max_input_bytes if path == "/v1/inputs" else settings.max_body_bytes,
+        direct={("POST", "/v1/tasks"): _route_of(submit_task)},
         hidden=lambda caller, refused: front.refusals.note(caller, refused.target, refused.tenant_id),
         deadline_seconds=DEADLINE_SECONDS,
         longest_wait_seconds=settings.max_wait_seconds,
     )
     return app
+
+
+def _route_of(endpoint: Callable[..., object]) -> APIRoute:
+    return next(
+        route
+        for router in ROUTERS
+        for route in router.routes
+        if isinstance(route, APIRoute) and route.endpoint is endpoint
+    )
 
 
 def make_front(runtime: Runtime, submitter: Submitter) -> Front:

@@ -180,7 +180,15 @@ class BrokerUnreachable(BrokerError):
 
 
 class BrokerMisdeclared(BrokerUnreachable):
-    """A queue exists with other arguments than it should have; the text says which, and what to do."""
+    """Queues exist with other arguments than they should have; `queues` has what the broker says of each."""
+
+    def __init__(self, queues: Mapping[str, str]) -> None:
+        super().__init__(
+            "these queues have other arguments in the broker than the settings ask for, and are used as they are; "
+            "delete each once it is empty (it is declared again by itself), or set what it has: "
+            + "; ".join(f"{queue}: {found}" for queue, found in sorted(queues.items()))
+        )
+        self.queues = queues
 
 
 class BrokerClosed(BrokerError):

@@ -35,12 +35,18 @@ class Link:
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
-        self.problem: str | None = "not connected yet"
+        self._problem: str | None = "not connected yet"
 
     @property
     def up(self) -> Connection | None:
         """The connection while it is prepared and alive, otherwise None."""
         return self._connection if self._connection is not None and self._connection.lost is None else None
+
+    @property
+    def problem(self) -> str | None:
+        """Why there is no connection, or None."""
+        lost = self._connection.lost if self._connection is not None else None
+        return str(lost) if lost is not None else self._problem
 
     def start(self) -> None:
         """Begin to connect; a second call does nothing."""
@@ -52,7 +58,7 @@ class Link:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
-        self.problem = "closed"
+        self._problem = "closed"
 
     async def connection(self) -> Connection:
         """Wait for a prepared connection."""
@@ -100,7 +106,7 @@ class Link:
         except BaseException:
             connection.abort(ConnectionLost("the connection could not be prepared"))
             raise
-        self._connection, self.problem = connection, None
+        self._connection, self._problem = connection, None
         self._changed.set()
         _log.info("broker connected", extra={"link": self._name, "broker": str(address)})
         return connection
@@ -110,8 +116,8 @@ class Link:
         self._changed.clear()
 
     def _note(self, problem: str) -> None:
-        if problem != self.problem:
-            self.problem = problem
+        if problem != self._problem:
+            self._problem = problem
             _log.warning("broker not connected: %s", problem, extra={"link": self._name})
 
     def pause_seconds(self, failures: int) -> float:

@@ -37,7 +37,7 @@ class RabbitBroker:
         self._publisher: Publisher | None = None
         self._consumers: list[RabbitConsumer] = []
         self._declaring = asyncio.Lock()
-        self._misdeclared: str | None = None
+        self._misdeclared: Mapping[str, str] = {}
         self._again: asyncio.Task[None] | None = None
         self._publishing = Link(addresses, settings, "publish", self._prepare_publishing)
         self._consuming = Link(addresses, settings, "consume", self._prepare_consuming)
@@ -120,7 +120,7 @@ class RabbitBroker:
             return f"the broker takes no messages for now: {up.blocked}"
         if self._consumes and self._consuming.problem is not None:
             return self._consuming.problem
-        return self._misdeclared
+        return str(BrokerMisdeclared(self._misdeclared)) if self._misdeclared else None
 
     @property
     def _consumes(self) -> bool:
@@ -148,12 +148,16 @@ class RabbitBroker:
             try:
                 await declare(connection, self._topology, classes)
             except BrokerMisdeclared as error:
-                if self._misdeclared != str(error):
+                if not error.queues.items() <= self._misdeclared.items():
                     _log.error("broker queues misdeclared: %s", error)
-                self._misdeclared = str(error)
+                self._note_misdeclared(classes, error.queues)
                 raise
-            if self._classes <= set(classes):
-                self._misdeclared = None
+            self._note_misdeclared(classes, {})
+
+    def _note_misdeclared(self, classes: Collection[str], found: Mapping[str, str]) -> None:
+        asked = {self._topology.dead, *map(self._topology.queue, classes)}
+        kept = {queue: said for queue, said in self._misdeclared.items() if queue not in asked}
+        self._misdeclared = {**kept, **found}
 
     async def _declare_or_note(self, connection: Connection, classes: Collection[str]) -> None:
         try:

@@ -93,7 +93,7 @@ async def declare(connection: Connection, topology: Topology, classes: Iterable[
     """
     wanted = [(topology.dead, topology.dead_arguments)]
     wanted += [(topology.queue(name), topology.queue_arguments) for name in sorted(classes)]
-    problems: list[str] = []
+    problems: dict[str, str] = {}
     channel: Channel | None = None
     for queue, arguments in wanted:
         try:
@@ -108,11 +108,8 @@ async def declare(connection: Connection, topology: Topology, classes: Iterable[
             if refused.code != PRECONDITION_FAILED:
                 raise
             channel = None
-            problems.append(f"{queue}: {refused}")
+            problems[queue] = str(refused)
     if channel is not None:
         await channel.close()
     if problems:
-        raise BrokerMisdeclared(
-            "these exist in the broker with other arguments than the settings ask for, and are used as they are; "
-            "delete each once it is empty (it is declared again at once), or set what it has: " + "; ".join(problems)
-        )
+        raise BrokerMisdeclared(problems)

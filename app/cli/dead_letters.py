@@ -9,7 +9,8 @@ from app.cli.client import Client, Json, part
 from app.cli.command import Classes, Groups, Limit, Output, Reason, Tenants, Types, command, filter_of, ids_from, noun
 from app.cli.each import each
 from app.cli.ending import WrongUsage
-from app.cli.output import Format, show_list, show_one, wanted
+from app.cli.output import ALL_ROWS, Format, show_list, show_one, wanted
+from app.cli.tasks import ATTEMPT_COLUMNS, EVENT_COLUMNS
 
 dlq = noun("dlq", "Dead letters: what could not be done, why, and doing it again.")
 
@@ -29,8 +30,11 @@ def id_of(item: Json) -> str:
 def summary(client: Client, output: Output = Format.TABLE) -> None:
     """Count dead letters by error type and type, with the rate now against the last seven days."""
     items = client.items("/v1/dead-letters/summary")
-    columns = tuple(items[0]) if items else ("error_type", "type", "count")
-    show_list(items, output=output, columns=columns, id_of=lambda item: str(item["error_type"]), limit=10_000)
+    columns = (
+        *("error_type", "type", "count", "rate_per_hour", "baseline_per_hour"),
+        *("oldest_failed_at", "newest_failed_at"),
+    )
+    show_list(items, output=output, columns=columns, id_of=lambda item: str(item["error_type"]), limit=ALL_ROWS)
 
 
 @command(dlq, "list")
@@ -58,8 +62,16 @@ def show(
     id_: Annotated[str, typer.Argument(metavar="ID", help="Id of a task or of a dead letter.")],
     output: Output = Format.TABLE,
 ) -> None:
-    """Show the whole story of one: attempts, effects and history."""
-    show_one(client.get(f"/v1/dead-letters/{part(id_)}"), output=output, id_of=id_of)
+    """Show the whole story of one: attempts and history."""
+    story = client.get(f"/v1/dead-letters/{part(id_)}")
+    if output is not Format.TABLE:
+        show_one(story, output=output, id_of=lambda found: id_of(found["item"]))
+        return
+    show_one(story["item"], output=output, id_of=id_of)
+    for heading, columns in (("attempts", ATTEMPT_COLUMNS), ("history", EVENT_COLUMNS)):
+        if story[heading]:
+            typer.echo(f"\n{heading}")
+            show_list(story[heading], output=output, columns=columns, id_of=str, limit=ALL_ROWS)
 
 
 @command(dlq, "sample")
@@ -79,6 +91,7 @@ def reprocess(
     client: Client,
     reason: Reason,
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID…]", help="Ids of tasks; - reads stdin.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All of them, as a paced bulk action.")] = False,
     error_type: ErrorTypes = None,
     type_: Types = None,
     priority_class: Classes = None,
@@ -95,14 +108,14 @@ def reprocess(
 ) -> None:
     """Give tasks a fresh attempt budget, by id, or by filter as a paced bulk action."""
     found = _filter(error_type, type_, priority_class, group, tenant, failed_after, failed_before)
-    if bool(ids) == bool(found):
-        raise WrongUsage("name either ids or filters (--error-type, --type, …), not both and not neither")
+    if (bool(ids), bool(found), everything).count(True) != 1:
+        raise WrongUsage("name one of these: ids, filters (--error-type, --type, …), or --all")
     if ids:
         if limit is not None or rate is not None or dry_run:
             raise WrongUsage("--limit, --rate and --dry-run go with filters, not with ids")
         each(ids_from(ids), lambda one: _reprocess_one(client, one, reason, output), doing="reprocess")
         return
-    body: dict[str, Json] = {"filter": found, "reason": reason}
+    body: dict[str, Json] = {**({"all": True} if everything else {"filter": found}), "reason": reason}
     if limit is not None:
         body["limit"] = limit
     if rate is not None:

@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console, RenderableType
@@ -14,6 +16,7 @@ from app.cli.ending import CommandFailed, WrongUsage
 from app.cli.tasks import wait_for
 
 _BATCH = 1000
+_AT_ONCE = 8
 
 
 def documents_of(paths: Sequence[Path], *, on_skipped: Callable[[str], None]) -> list[Document]:
@@ -29,15 +32,21 @@ def documents_of(paths: Sequence[Path], *, on_skipped: Callable[[str], None]) ->
 def run(client: Client, documents: Sequence[Document], *, task_type: str, shown: Console) -> list[Json]:
     """Store the documents, submit a task for each, and return the final tasks in order. Raises CommandFailed."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=shown, transient=True, disable=not shown.is_terminal) as progress:
+    with ExitStack() as entered:
+        progress = entered.enter_context(
+            Progress(*columns, console=shown, transient=True, disable=not shown.is_terminal)
+        )
         storing = progress.add_task("storing", total=len(documents))
         working = progress.add_task("classifying", total=len(documents))
         run_id = f"demo-{time.time_ns():x}"
         task_ids: list[str] = []
+        pool = entered.enter_context(ThreadPoolExecutor(_AT_ONCE))
         for start in range(0, len(documents), _BATCH):
             bodies: list[Json] = []
-            for document in documents[start : start + _BATCH]:
-                bodies.append(_body(client, document, task_type, run_id))
+            for body in pool.map(
+                lambda document: _body(client, document, task_type, run_id), documents[start:][:_BATCH]
+            ):
+                bodies.append(body)
                 progress.advance(storing)
             task_ids += _submit(client, bodies)
         return _collect(client, task_ids, lambda done: progress.update(working, completed=done))

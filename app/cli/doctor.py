@@ -7,7 +7,7 @@ import stat
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from app.broker.amqp.address import parse_addresses
 from app.broker.amqp.connection import Connection
@@ -84,8 +84,8 @@ def _data_dir(settings: Settings) -> Iterator[Finding]:
 async def _database(settings: Settings, url: str) -> AsyncIterator[Finding]:
     try:
         database = Database(url, settings.database, application_name="despacho-doctor")
-    except ValueError as error:
-        yield fail("database", f"DESPACHO_DATABASE_URL: {error}")
+    except (ValueError, ArgumentError):
+        yield fail("database", "DESPACHO_DATABASE_URL: it should be postgresql://user:password@host:5432/name")
         return
     try:
         before = datetime.now(UTC)

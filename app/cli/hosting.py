@@ -93,8 +93,6 @@ async def runtime_on(settings: Settings, *, name: str, url: str, broker: Broker)
         raise CommandFailed(str(error)) from error
     except DatabaseUnavailable as error:
         raise CommandFailed(f"the database does not answer ({error}); start it, or correct its address") from None
-    except ValueError as error:
-        raise SettingsError(f"DESPACHO_DATABASE_URL: {error}") from None
     prepare_metrics(runtime)
     watching = asyncio.create_task(watch(runtime), name="vitals")
     try:

@@ -10,12 +10,12 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from alembic.script.revision import RevisionError
 from alembic.util import CommandError
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from app.cli.ending import CommandFailed, WrongUsage
-from app.settings import DatabaseSettings
+from app.settings import DatabaseSettings, SettingsError
 from app.store import revisions
-from app.store.database import Database, DatabaseUnavailable, is_transient, sqlstate
+from app.store.database import Database, DatabaseUnavailable, LockTimeout, is_transient, sqlstate
 
 _LOCK_NOT_AVAILABLE = "55P03"
 _NO_RIGHT = "42501"
@@ -46,9 +46,16 @@ def is_known(revision: str) -> bool:
 
 async def current_revision(url: str, settings: DatabaseSettings, *, retry_for_seconds: float) -> str | None:
     """Read the revision of the database; None when it was never migrated. Raises CommandFailed when it is away."""
-    database = Database(url, settings, application_name="despacho-revision")
+    try:
+        database = Database(url, settings, application_name="despacho-revision")
+    except (ValueError, ArgumentError):
+        raise SettingsError(
+            "DESPACHO_DATABASE_URL: cannot be read; it should be postgresql://user:password@host:5432/name"
+        ) from None
     try:
         return await revisions.current(database, retry_for_seconds=retry_for_seconds)
+    except LockTimeout:
+        raise CommandFailed("the table of revisions is locked: a migration runs; try again when it is done") from None
     except DatabaseUnavailable as error:
         raise CommandFailed(
             f"the database of DESPACHO_DATABASE_URL does not answer ({error}); start it, or correct the address"

@@ -7,10 +7,10 @@ import typer
 from app.cli.client import Client, Json, part
 from app.cli.command import Limit, Output, Reason, command, json_from, noun
 from app.cli.ending import WrongUsage
-from app.cli.output import Format, show_list, show_one, wanted
+from app.cli.output import ALL_ROWS, Format, show_list, show_one, wanted
 
 schedules = noun("schedules", "Schedules: one task per firing, never two.")
-_PAUSES = ("pause_id", "on", "reason", "until", "created_at", "subject")
+_PAUSES = ("pause_id", "on", "reason", "until", "created_at", "created_by")
 
 
 def add_to(program: typer.Typer) -> None:
@@ -63,20 +63,22 @@ def classes(client: Client, output: Output = Format.TABLE) -> None:
         *("name", "waiting", "released", "running", "nominal", "maximum"),
         *("oldest_waiting_seconds", "wait_p95_seconds", "started_within_target", "consumers"),
     )
-    show_list(client.items("/v1/classes"), output=output, columns=columns, id_of=lambda i: str(i["name"]), limit=1000)
+    show_list(
+        client.items("/v1/classes"), output=output, columns=columns, id_of=lambda i: str(i["name"]), limit=ALL_ROWS
+    )
 
 
 def workers(client: Client, output: Output = Format.TABLE) -> None:
     """List the live workers."""
     columns = ("worker_id", "pool", "classes", "slots", "draining", "heartbeat_at", "current_tasks")
     items = client.items("/v1/workers")
-    show_list(items, output=output, columns=columns, id_of=lambda i: str(i["worker_id"]), limit=10_000)
+    show_list(items, output=output, columns=columns, id_of=lambda i: str(i["worker_id"]), limit=ALL_ROWS)
 
 
 @command(schedules, "list")
 def list_(client: Client, limit: Limit = None, output: Output = Format.TABLE) -> None:
     """List schedules."""
-    columns = ("schedule_id", "name", "cron", "timezone", "misfire", "next_at")
+    columns = ("schedule_id", "name", "cron", "timezone", "next_fire_at", "last_fired_at", "last_error")
     items = client.pages("/v1/schedules", at_most=wanted(output, limit))
     show_list(items, output=output, columns=columns, id_of=_schedule_id, limit=limit)
 

@@ -12,6 +12,8 @@ from rich.text import Text
 from app.cli.client import Json
 
 ROWS_OF_A_TABLE = 50
+ALL_ROWS = 1_000_000
+"""For lists that come in one piece."""
 _PIPED_WIDTH = 140
 _NOTHING = "–"
 
@@ -67,7 +69,12 @@ def cell(value: Json) -> Text:
     if isinstance(value, float):
         return Text(f"{value:.3f}".rstrip("0").rstrip("."))
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return Text("".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in text))
+    return Text(printable(text))
+
+
+def printable(text: str) -> str:
+    """Return `text` without anything but line ends that a terminal would act on."""
+    return "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in text)
 
 
 def console() -> Console:
@@ -77,7 +84,7 @@ def console() -> Console:
 
 def remark(text: str) -> None:
     """Say something that is no result."""
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(printable(text) + "\n")
 
 
 def _show_json_list(items: Iterable[Json]) -> None:

@@ -14,6 +14,7 @@ from app.cli.bulk import bulk
 from app.cli.dead_letters import dlq
 from app.cli.ending import FAILED, INTERRUPTED, WRONG_USAGE, CommandFailed
 from app.cli.keys import keys, tenants
+from app.cli.output import printable
 from app.cli.tasks import tasks
 from app.settings import SettingsError
 
@@ -61,5 +62,5 @@ def run(arguments: list[str]) -> int:
 
 
 def _say(text: str, exit_code: int) -> int:
-    sys.stderr.write("".join(f"despacho: {line}\n" for line in text.splitlines()))
+    sys.stderr.write("".join(f"despacho: {line}\n" for line in printable(text).splitlines()))
     return exit_code

@@ -2,16 +2,14 @@
 
 import asyncio
 import importlib
-import sys
 
-from app.cli.ending import CommandFailed, WrongUsage
+from app.cli.ending import WrongUsage
 from app.cli.hosting import Role, database_url, exported, play, rabbit, runtime_on
 from app.cli.web import Api, bind, url_of
 from app.runtime import Runtime
 from app.services.bootstrap import first_start
 from app.services.pokes import Poker
 from app.settings import Settings
-from app.store import api_keys
 from app.telemetry.logs import redact
 
 
@@ -68,16 +66,10 @@ def _dispatcher(runtime: Runtime, url: str) -> Role:
 
 
 async def _first_key(runtime: Runtime) -> None:
-    """See that an empty installation gets its admin key; one that is minted here is shown to a terminal only.
+    """See that an empty installation gets its admin key; one that is minted here is shown this once.
 
-    Where nobody watches, output ends in a log, and a key in a log is nobody's secret. Raises CommandFailed.
+    A key that must not stand in the collected output of a container is set by DESPACHO_BOOTSTRAP_KEY instead.
     """
-    would_mint = runtime.settings.bootstrap_key is None and not sys.stdout.isatty()
-    if would_mint and not await runtime.database.run(api_keys.any_exists):
-        raise CommandFailed(
-            "no key exists yet, so nobody could call this API: set DESPACHO_BOOTSTRAP_KEY to an admin key that you "
-            "choose (32 or more random characters), or start once from a terminal to be given one"
-        )
     made = await first_start(runtime.database, runtime.settings)
     if made is not None:
         redact(made.secret)

@@ -219,8 +219,12 @@ def doctor(
 
     settings = _settings(data_dir=data_dir)
     redact_settings(settings)
+    # What the broker's connections log is in the findings, in words.
     logging.disable(logging.CRITICAL)
-    found = asyncio.run(findings(settings))
+    try:
+        found = asyncio.run(findings(settings))
+    finally:
+        logging.disable(logging.NOTSET)
     rows = [{"state": one.state.value, "subject": one.subject, "finding": one.text} for one in found]
     show_list(
         rows, output=output, columns=("state", "subject", "finding"), id_of=lambda i: str(i["subject"]), limit=1000

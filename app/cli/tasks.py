@@ -24,12 +24,15 @@ from app.cli.command import (
 )
 from app.cli.each import each
 from app.cli.ending import CommandFailed, WrongUsage
-from app.cli.output import Format, remark, show_list, show_one, wanted
+from app.cli.output import ALL_ROWS, Format, remark, show_list, show_one, wanted
 
 tasks = noun("tasks", "Submit, look at, wait for and cancel tasks.")
 
 FINAL = frozenset({"done", "dead_lettered", "cancelled", "expired", "superseded", "rejected"})
 _COLUMNS = ("task_id", "type", "status", "priority_class", "attempts", "submitted_at", "finished_at")
+
+EVENT_COLUMNS = ("at", "kind", "reason", "actor", "detail")
+ATTEMPT_COLUMNS = ("attempt", "worker_id", "started_at", "queue_seconds", "duration_seconds", "outcome", "error")
 
 Ids = Annotated[list[str], typer.Argument(metavar="ID…", help="Ids of tasks; - reads them from stdin.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="Id of a task.")]
@@ -165,7 +168,7 @@ def cancel(
     if bool(task_ids) == bool(found):
         raise WrongUsage("name either ids or filters (--status, --type, …), not both and not neither")
     if task_ids:
-        each(ids_from(task_ids), lambda one: _cancel_one(client, one, output), doing="cancel")
+        each(ids_from(task_ids), lambda one: _cancel_one(client, one, reason, output), doing="cancel")
         return
     if reason is None:
         raise WrongUsage("--reason: say why, when tasks are cancelled by filter")
@@ -175,16 +178,14 @@ def cancel(
 
 @command(tasks, "events")
 def events(client: Client, task_id: Id, output: Output = Format.TABLE) -> None:
-    """Show the history of a task: every decision about it, with its reason."""
-    _story(client, task_id, "events", ("at", "event", "from_status", "to_status", "reason_code", "detail"), output)
+    """Show the history of a task: every decision about it, with its reason; the last line says why it waits."""
+    _story(client, task_id, "events", EVENT_COLUMNS, output)
 
 
 @command(tasks, "attempts")
 def attempts(client: Client, task_id: Id, output: Output = Format.TABLE) -> None:
     """Show the attempts of a task: who ran it, for how long, and how it ended."""
-    _story(
-        client, task_id, "attempts", ("attempt", "worker_id", "started_at", "duration_ms", "outcome", "error"), output
-    )
+    _story(client, task_id, "attempts", ATTEMPT_COLUMNS, output)
 
 
 @command(tasks, "retry-now")
@@ -252,8 +253,8 @@ def _task_filter(
     )
 
 
-def _cancel_one(client: Client, task_id: str, output: Format) -> None:
-    task = client.post(f"/v1/tasks/{part(task_id)}/cancel", None)
+def _cancel_one(client: Client, task_id: str, reason: str | None, output: Format) -> None:
+    task = client.post(f"/v1/tasks/{part(task_id)}/cancel", {"reason": reason} if reason else None)
     if output is Format.TABLE:
         _say(task)
     else:
@@ -269,9 +270,7 @@ def _story(client: Client, task_id: str, what: str, columns: tuple[str, ...], ou
     if output is Format.IDS:
         raise WrongUsage(f"-o ids: {what} have no ids; take table or json")
     items = client.items(f"/v1/tasks/{part(task_id)}/{what}")
-    known = [name for name in columns if any(name in item for item in items)]
-    columns = tuple(known) if known else columns
-    show_list(items, output=output, columns=columns, id_of=str, limit=10_000)
+    show_list(items, output=output, columns=columns, id_of=str, limit=ALL_ROWS)
 
 
 def _fail_unless_done(ended: list[Json]) -> None:

@@ -23,6 +23,7 @@ from app.embedded.postgres import EmbeddedPostgres
 from app.runtime import Runtime
 from app.services.bootstrap import FirstStart, first_start
 from app.settings import Settings
+from app.store.solitude import alone
 from app.telemetry.logs import event, redact
 
 log = logging.getLogger("despacho.up")
@@ -84,7 +85,8 @@ async def serve(settings: Settings, stop: asyncio.Event, on_running: Callable[[R
 async def _database(settings: Settings) -> AsyncIterator[str]:
     """Have a database for as long as this lasts: the one of the settings, or the embedded one."""
     if settings.database_url is not None:
-        yield settings.database_url.get_secret_value()
+        async with _shared_database(settings, settings.database_url.get_secret_value()) as url:
+            yield url
         return
     postgres = EmbeddedPostgres(settings.data_dir)
     try:
@@ -106,6 +108,23 @@ async def _database(settings: Settings) -> AsyncIterator[str]:
         except EmbeddedPostgresError as error:
             event(log, "database_did_not_stop", level=logging.ERROR, error=error)
             await asyncio.to_thread(postgres.kill)
+
+
+@asynccontextmanager
+async def _shared_database(settings: Settings, url: str) -> AsyncIterator[str]:
+    """Refuse a database on which another process works with a broker of its own: each would starve the other."""
+    if settings.amqp_url is not None:
+        yield url
+        return
+    # Whether it answers, and what is wrong when it does not, is said by the look at its revision.
+    await current_revision(url, settings.database, retry_for_seconds=settings.database.retry_for_seconds)
+    async with alone(url, timeout_seconds=settings.database.connect_timeout_seconds) as is_alone:
+        if not is_alone:
+            raise CommandFailed(
+                "another `despacho up` works on the database of DESPACHO_DATABASE_URL with a broker inside its "
+                "process; stop that one first, or give both a broker with DESPACHO_AMQP_URL"
+            )
+        yield url
 
 
 async def _migrated(url: str, settings: Settings) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 
+from app.api.front import Front
 from app.cli.ending import CommandFailed
 from app.main import create_app
 from app.runtime import Runtime
@@ -52,8 +53,10 @@ class Api:
     """One API server on one bound socket."""
 
     def __init__(self, runtime: Runtime, bound: socket.socket) -> None:
+        application = create_app(runtime)
+        self._front: Front = application.state.front
         config = uvicorn.Config(
-            create_app(runtime),
+            application,
             http="httptools",
             ws="none",
             lifespan="on",
@@ -79,6 +82,8 @@ class Api:
 
     async def _end_when(self, stop: asyncio.Event) -> None:
         await stop.wait()
+        # Who waits for a task is told how it stands, while there still is a connection to tell it on.
+        self._front.waiters.close()
         self._server.should_exit = True
 
 

@@ -61,6 +61,10 @@ class AuditEntry:
         self._actor = actor
         self._action = action
 
+    async def is_written(self, connection: AsyncConnection) -> bool:
+        """Say whether an earlier try of this very action was committed and only its answer was lost."""
+        return await audit.is_recorded(connection, self._audit_id)
+
     async def write(
         self,
         connection: AsyncConnection,

@@ -21,10 +21,14 @@ _PAUSE_SECONDS = 0.005
 
 @dataclass(frozen=True, slots=True)
 class CancelAnswer:
-    """The task's row after the cancel; `requested` when it runs and has been asked to stop, else it is cancelled."""
+    """The task's row after the cancel.
+
+    `requested` when it runs and has been asked to stop, else it is cancelled; `before` when it was that already.
+    """
 
     task: Row[Any]
     requested: bool
+    before: bool = False
 
 
 async def cancel_task(runtime: Runtime, actor: Actor, task_id: str, reason: str | None = None) -> CancelAnswer:
@@ -37,7 +41,7 @@ async def cancel_task(runtime: Runtime, actor: Actor, task_id: str, reason: str 
     async def once(connection: AsyncConnection) -> CancelAnswer | None:
         before = await _seen_task(connection, actor, task_id)
         if before.status == TaskStatus.CANCELLED:
-            return CancelAnswer(before, requested=False)
+            return CancelAnswer(before, requested=False, before=True)
         if is_final(before.status):
             raise Conflict("task_final", f"The task has ended as {before.status}.", task_id=task_id)
         done = await cancellations.cancel(connection, [task_id], actor=actor.subject, reason=reason)
@@ -50,11 +54,19 @@ async def cancel_task(runtime: Runtime, actor: Actor, task_id: str, reason: str 
     for _ in range(_LOOKS):
         answer = await runtime.database.run(once)
         if answer is not None:
-            if not answer.requested:
-                runtime.tell_ended([task_id])
+            if not answer.before:
+                _count(runtime, answer)
             return answer
         await asyncio.sleep(_PAUSE_SECONDS)
     raise Unavailable("task_moving", "The task kept changing places; ask again.")
+
+
+def _count(runtime: Runtime, answer: CancelAnswer) -> None:
+    task = answer.task
+    runtime.metrics.cancellations_requested(task.priority_class)
+    if not answer.requested:
+        runtime.metrics.tasks_finished(task.priority_class, task.type, TaskStatus.CANCELLED)
+        runtime.tell_ended([task.task_id])
 
 
 async def retry_now(runtime: Runtime, actor: Actor, task_id: str) -> Row[Any]:

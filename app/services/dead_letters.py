@@ -110,23 +110,27 @@ async def reprocess(runtime: Runtime, actor: Actor, either_id: str, reason: str)
     Raises NotFound, or Conflict when it is not dead (any more): of any number of callers one succeeds.
     """
     entry = AuditEntry(actor, "dead_letter.reprocess")
+    task_id = either_id
 
     async def once(connection: AsyncConnection) -> Row[Any]:
+        nonlocal task_id
         item = await dead_letters.get(connection, either_id)
         if item is None:
-            raise await _not_dead(connection, actor, either_id)
+            return await _back_already(connection, actor, task_id, entry)
         check_seen(actor, either_id, item.tenant_id)
         if item.task_id is None:
             raise Conflict("not_reprocessable", "A malformed message has no task that could run: purge it.")
+        task_id = item.task_id
         back = await dead_letters.reprocess(
             connection, [item.dead_letter_id], terms=terms(runtime), actor=actor.subject, reason=reason
         )
         if not back:
-            raise await _not_dead(connection, actor, item.task_id)
-        await entry.write(connection, target=item.task_id, tenant_id=item.tenant_id, reason=reason)
-        return (await get_tasks(connection, [item.task_id]))[item.task_id]
+            return await _back_already(connection, actor, task_id, entry)
+        await entry.write(connection, target=task_id, tenant_id=item.tenant_id, reason=reason)
+        return (await get_tasks(connection, [task_id]))[task_id]
 
     row = await runtime.database.run(once)
+    runtime.metrics.dead_letters_reprocessed(row.priority_class, row.type)
     runtime.dispatcher_poke.poke()
     return row
 
@@ -156,7 +160,10 @@ async def record_malformed(
             redelivered=redelivered,
         )
 
-    return await runtime.database.run(once, retry_for_seconds=runtime.settings.database.retry_for_seconds)
+    recorded = await runtime.database.run(once, retry_for_seconds=runtime.settings.database.retry_for_seconds)
+    if recorded:
+        runtime.metrics.dead_lettered(priority_class, None, "malformed_message")
+    return recorded
 
 
 async def record_dead_delivery(runtime: Runtime, delivery: Delivery) -> str:
@@ -171,7 +178,10 @@ async def record_dead_delivery(runtime: Runtime, delivery: Delivery) -> str:
             await record_malformed(runtime, malformed, delivery.redelivered, reason, delivery.priority_class)
             return "malformed"
         case TaskMessage() as message:
-            return await _give_up_or_hand_back(runtime, message, reason)
+            answer = await _give_up_or_hand_back(runtime, message, reason)
+            if answer == "dead_lettered":
+                runtime.metrics.dead_lettered(delivery.priority_class, message.type, "delivery_limit")
+            return answer
 
 
 async def _give_up_or_hand_back(runtime: Runtime, message: TaskMessage, reason: str) -> str:
@@ -205,9 +215,12 @@ async def _seen(connection: AsyncConnection, actor: Actor, either_id: str) -> Ro
     return item
 
 
-async def _not_dead(connection: AsyncConnection, actor: Actor, either_id: str) -> Conflict | NotFound:
-    row = (await get_tasks(connection, [either_id])).get(either_id)
+async def _back_already(connection: AsyncConnection, actor: Actor, task_id: str, entry: AuditEntry) -> Row[Any]:
+    """Return the task if this very action put it back and only the answer was lost. Raises NotFound or Conflict."""
+    row = (await get_tasks(connection, [task_id])).get(task_id)
     if row is None:
-        return NotFound()
-    check_seen(actor, either_id, row.tenant_id)
-    return Conflict("not_dead_lettered", f"The task is {row.status}, not dead-lettered.", task_id=either_id)
+        raise NotFound
+    check_seen(actor, task_id, row.tenant_id)
+    if not await entry.is_written(connection):
+        raise Conflict("not_dead_lettered", f"The task is {row.status}, not dead-lettered.", task_id=task_id)
+    return row

@@ -14,6 +14,7 @@ from app.runtime import Runtime
 from app.services.callers import Caller
 from app.services.errors import InFlight, Invalid, QuotaExceeded, ServiceError
 from app.services.inputs import check_refs
+from app.services.quota import OpenTasksQuota
 from app.services.rates import Rates, RateStanding
 from app.services.submission import Submission, Submitter, prepare
 from app.services.tenants import Tenant
@@ -57,6 +58,7 @@ class Intake:
     def __init__(self, runtime: Runtime, submitter: Submitter, rates: Rates) -> None:
         self._runtime = runtime
         self._submitter = submitter
+        self._quota = OpenTasksQuota(runtime, submitter)
         self._rates = rates
 
     def pace(self, tenant: Tenant, wanted: int) -> tuple[int, RateStanding | None]:
@@ -71,14 +73,12 @@ class Intake:
             task = prepare(self._runtime, tenant.facts, caller.subject, caller.may(Scope.PRIORITY_CLAIM), asked)
             if asked.input_ref is not None:
                 await check_refs(self._runtime, tenant.facts.tenant_id, {"#/input_ref": asked.input_ref})
-            if tenant.facts.max_open_tasks is not None:
-                await self._submitter.room(tenant.facts, 1)
+            return self._taken(task, await self._commit(tenant, task))
         except (Invalid, QuotaExceeded):
             known = await self._known(tenant, asked)
             if known is None:
                 raise
             return known
-        return self._taken(task, await self._commit(task))
 
     async def take_many(
         self, caller: Caller, tenant: Tenant, items: Sequence[Submission | ServiceError]
@@ -98,39 +98,26 @@ class Intake:
                 answers[position] = await self._known_or(tenant, asked, refusal)
             else:
                 prepared.append((position, task))
-        prepared = await self._within_quota(tenant, items, prepared, answers)
-        for (position, task), outcome in zip(prepared, await self._commit_many([t for _, t in prepared]), strict=True):
+        outcomes = await self._commit_many(tenant, [task for _, task in prepared])
+        for (position, task), outcome in zip(prepared, outcomes, strict=True):
+            asked = items[position]
             try:
-                answers[position] = outcome if isinstance(outcome, ServiceError) else self._taken(task, outcome)
+                if isinstance(outcome, QuotaExceeded) and isinstance(asked, Submission):
+                    answers[position] = await self._known_or(tenant, asked, outcome)
+                else:
+                    answers[position] = outcome if isinstance(outcome, ServiceError) else self._taken(task, outcome)
             except ServiceError as refusal:
                 answers[position] = refusal
         return [one for one in answers if one is not None]
 
-    async def _within_quota(
-        self,
-        tenant: Tenant,
-        items: Sequence[Submission | ServiceError],
-        prepared: list[tuple[int, NewTask]],
-        answers: list[Taken | ServiceError | None],
-    ) -> list[tuple[int, NewTask]]:
-        if tenant.facts.max_open_tasks is None or not prepared:
-            return prepared
+    async def _commit(self, tenant: Tenant, task: NewTask) -> Stored | Replayed | KeyReused:
         try:
-            room = await self._submitter.room(tenant.facts, len(prepared))
-            refusal = QuotaExceeded(
-                "open_tasks_quota", "The tenant's open tasks reached its limit.", retry_after_seconds=5.0
-            )
-        except QuotaExceeded as full:
-            room, refusal = 0, full
-        for position, _ in prepared[room:]:
-            asked = items[position]
-            if isinstance(asked, Submission):
-                answers[position] = await self._known_or(tenant, asked, refusal)
-        return prepared[:room]
-
-    async def _commit(self, task: NewTask) -> Stored | Replayed | KeyReused:
-        try:
-            return await self._submitter.submit(task)
+            if tenant.facts.max_open_tasks is None:
+                return await self._submitter.submit(task)
+            admitted = await self._quota.submit(tenant.facts, task)
+            if isinstance(admitted, QuotaExceeded):
+                raise admitted
+            return admitted
         except LockTimeout:
             raise _in_flight() from None
         except Exception as error:
@@ -138,10 +125,14 @@ class Intake:
                 raise
             raise Invalid(detail="A value of the task cannot be stored.") from None
 
-    async def _commit_many(self, tasks: list[NewTask]) -> list[Stored | Replayed | KeyReused | ServiceError]:
+    async def _commit_many(
+        self, tenant: Tenant, tasks: list[NewTask]
+    ) -> list[Stored | Replayed | KeyReused | ServiceError]:
         if not tasks:
             return []
         try:
+            if tenant.facts.max_open_tasks is not None:
+                return list(await self._quota.submit_many(tenant.facts, tasks))
             return list(await self._submitter.submit_many(tasks))
         except LockTimeout:
             pass
@@ -152,7 +143,7 @@ class Intake:
         outcomes: list[Stored | Replayed | KeyReused | ServiceError] = []
         for task in tasks:
             try:
-                outcomes.append(await self._commit(task))
+                outcomes.append(await self._commit(tenant, task))
             except ServiceError as refusal:
                 outcomes.append(refusal)
         return outcomes

@@ -22,6 +22,7 @@ from app.runtime import Runtime
 from app.services import inputs
 from app.services.actors import Actor, AuditEntry, check_seen
 from app.services.errors import Conflict, FieldError, Invalid, NotFound, QuotaExceeded, ServiceError
+from app.services.quota import OpenTasksQuota
 from app.services.submission import Submission, Submitter, TenantFacts, prepare
 from app.store import schedules
 from app.store.schedules import NewSchedule
@@ -165,8 +166,13 @@ async def _submit(runtime: Runtime, row: Row[Any], firing: datetime) -> tuple[st
     if asked.input_ref is not None:
         await inputs.check_refs(runtime, tenant.tenant_id, {"#/input_ref": asked.input_ref})
     submitter = Submitter(runtime)
-    await submitter.room(tenant, 1)
-    (outcome,) = await submitter.submit_many([task])
+    if tenant.max_open_tasks is None:
+        (outcome,) = await submitter.submit_many([task])
+    else:
+        (admitted,) = await OpenTasksQuota(runtime, submitter).submit_many(tenant, [task])
+        if isinstance(admitted, QuotaExceeded):
+            raise admitted
+        outcome = admitted
     if isinstance(outcome, Stored):
         return outcome.task_id, 1
     return getattr(outcome, "task_id", task.task_id), 0

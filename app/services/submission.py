@@ -3,24 +3,25 @@
 validate against the type → decide the class (policy) → quota → INSERT, coalesced → commit → poke the dispatcher
 """
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import msgspec
 from pydantic import ValidationError
-from sqlalchemy import text
 
 from app.coalescer import Coalescer
 from app.domain.priority import Facts, decide_class
 from app.domain.task_types import COST_WEIGHTS
 from app.ids import mint
 from app.runtime import Runtime
-from app.services.errors import FieldError, Invalid, QuotaExceeded
+from app.services.errors import FieldError, Invalid
 from app.store.database import LockTimeout, is_data_error
 from app.store.submissions import NewTask, Outcome, Stored, insert_tasks
 from app.task_modules import TaskType
+
+_encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def prepare(runtime: Runtime, tenant: TenantFacts, subject: str, may_claim: bool
         priority_class=decision.priority_class,
         reason_code=decision.reason_code,
         policy_version=decision.policy_version,
-        facts=json.dumps(facts, default=str, separators=(",", ":")),
+        facts=_encode(facts).decode(),
         requested_class=asked.requested_class,
         source_ref=asked.source_ref,
         source_version=asked.source_version,
@@ -190,14 +191,6 @@ def _schema_part(location: Sequence[int | str], names: frozenset[str]) -> list[s
     return kept
 
 
-_COUNT_OPEN = text("""
-SELECT (SELECT count(*) FROM (SELECT 1 FROM lanes l JOIN ready r ON r.lane_id = l.lane_id WHERE l.tenant_id = :tenant_id
-                              LIMIT :most) a)
-     + (SELECT count(*) FROM (SELECT 1 FROM delayed WHERE tenant_id = :tenant_id LIMIT :most) b)
-     + (SELECT count(*) FROM (SELECT 1 FROM flights WHERE tenant_id = :tenant_id LIMIT :most) c) AS open
-""")
-
-
 class Submitter:
     """The one way into the database for new tasks of this process; coalesces whatever arrives at the same time."""
 
@@ -239,21 +232,3 @@ class Submitter:
         ).items():
             metrics.tasks_classified(priority_class, reason, count)
         return outcomes
-
-    async def room(self, tenant: TenantFacts, wanted: int) -> int:
-        """Tell how many of `wanted` new tasks fit under the tenant's open-task quota.
-
-        Raises QuotaExceeded when none does.
-        """
-        if tenant.max_open_tasks is None:
-            return wanted
-        most = tenant.max_open_tasks + 1
-        rows = await self._runtime.database.execute_hot(_COUNT_OPEN, {"tenant_id": tenant.tenant_id, "most": most})
-        free = tenant.max_open_tasks - int(rows[0].open)
-        if free <= 0:
-            raise QuotaExceeded(
-                "open_tasks_quota",
-                f"The tenant has {tenant.max_open_tasks} open tasks, which is its limit.",
-                retry_after_seconds=5.0,
-            )
-        return min(wanted, free)

@@ -43,6 +43,14 @@ async def record(
     )
 
 
+_IS_RECORDED = text("SELECT EXISTS (SELECT 1 FROM audit WHERE audit_id = :audit_id)")
+
+
+async def is_recorded(connection: AsyncConnection, audit_id: str) -> bool:
+    """Say whether this very action was recorded: by an earlier try whose answer was lost."""
+    return bool((await connection.execute(_IS_RECORDED, {"audit_id": audit_id})).scalar_one())
+
+
 _LIST = text("""
 SELECT audit_id, at, key_id, subject, tenant_id, action, target, reason, detail FROM audit
 WHERE (CAST(:tenant_id AS text) IS NULL OR tenant_id = :tenant_id)

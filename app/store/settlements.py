@@ -74,8 +74,21 @@ dead AS (
 )"""
 
 
+# What somebody asked to cancel does not come back to the waiting, however its attempt ended.
+_STOPPED = f""",
+kept AS (SELECT * FROM gone WHERE cancel_requested_at IS NULL),
+stopped AS (SELECT * FROM gone WHERE cancel_requested_at IS NOT NULL),
+ended AS ({move_sql(Move.CANCEL, "stopped", _ALSO[Move.CANCEL])} RETURNING t.task_id)"""
+_COMES_BACK = (Move.FAIL, Move.RETURN, Move.SNOOZE)
+
+
 def _sql(move: Move) -> TextClause:
-    more = {Move.FAIL: _BACK, Move.RETURN: _BACK, Move.SNOOZE: _BACK, Move.DEAD_LETTER: _DEAD}.get(move, "")
+    if move in _COMES_BACK:
+        return text(
+            f"WITH {_GIVEN}{_STOPPED}, moved AS ({move_sql(move, 'kept', _ALSO[move])} RETURNING t.attempts, m.*){_BACK} "
+            "SELECT g.task_id FROM gone g"
+        )
+    more = _DEAD if move is Move.DEAD_LETTER else ""
     return text(
         f"WITH {_GIVEN}, moved AS ({move_sql(move, 'gone', _ALSO[move])} RETURNING t.attempts, m.*){more} "
         "SELECT g.task_id FROM gone g"

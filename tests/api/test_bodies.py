@@ -1,7 +1,8 @@
-"""Bodies: what is not JSON, what cannot be kept, what does not validate; and that text and numbers come back as sent."""
+"""Bodies: what is not JSON, cannot be kept or does not validate; and that text and numbers come back as sent."""
 
 import json
 import time
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -204,7 +205,7 @@ async def test_queries_and_paths_and_keys_are_not_repeated_either(
 async def test_a_body_above_the_limit_is_refused(world: World) -> None:
     text = json.dumps({"type": "echo", "input": "x" * 1024 * 1024}).encode()
 
-    async def chunks():  # type: ignore[no-untyped-def]
+    async def chunks() -> AsyncIterator[bytes]:
         for start in range(0, len(text), 65536):
             yield text[start : start + 65536]
 

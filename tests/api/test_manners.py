@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
+from sqlalchemy import text
 
 from app.api.problem_types import PROBLEM_TYPES
 from tests.api.world import ADMIN_KEY, World, a_world, pointers, problem
@@ -17,10 +18,10 @@ from tests.support.work import finished, rows
 # --- auth ---
 @pytest.mark.parametrize(
     "header",
-    [None, "", "Bearer", "Bearer ", "Bearer nope", "Basic eDp5", ADMIN_KEY, f"Bearer {ADMIN_KEY}x", "Bearer é"],
+    [None, "", "Bearer", "Bearer ", "Bearer no", "Basic eDp5", ADMIN_KEY, f"Bearer {ADMIN_KEY}x", "Bearer é"],
 )
 async def test_no_or_a_wrong_key_is_401_with_a_challenge(world: World, header: str | None) -> None:
-    headers = {} if header is None else {"Authorization": header.encode()}
+    headers = {} if header is None else {b"Authorization": header.encode()}
     async with httpx.AsyncClient(transport=httpx.ASGITransport(world.app), base_url="http://test") as stranger:
         for answer in (
             await stranger.get("/v1/tasks", headers=headers),
@@ -229,7 +230,7 @@ async def test_a_refused_submission_does_not_use_its_key_up(world: World) -> Non
 
 @pytest.mark.parametrize("key", ["", " ", "a b", "x" * 256, '""', "é".encode().decode("latin-1")])
 async def test_a_key_that_is_none_is_refused(world: World, key: str) -> None:
-    headers = {"Idempotency-Key": key.encode("latin-1")}
+    headers = {b"Idempotency-Key": key.encode("latin-1")}
     answer = await world.client.post("/v1/tasks", json={"type": "echo"}, headers=headers)
 
     assert pointers(problem(answer, 422, "invalid_parameter")) == ["Idempotency-Key"]
@@ -237,8 +238,6 @@ async def test_a_key_that_is_none_is_refused(world: World, key: str) -> None:
 
 async def test_a_key_in_flight_is_409_with_retry_after(world: World) -> None:
     async with world.runtime.database.transaction() as holder:
-        from sqlalchemy import text
-
         statement = (
             "INSERT INTO idempotency_keys VALUES ('default', 'POST /v1/tasks', 'held', '\\x00', 'task_x', now())"
         )
@@ -318,7 +317,8 @@ async def test_those_who_wait_hold_no_connection(world: World) -> None:
 
     idle = await rows(
         world.runtime,
-        "SELECT count(*) AS n FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'",
+        "SELECT count(*) AS n FROM pg_stat_activity "
+        "WHERE datname = current_database() AND state = 'idle in transaction'",
     )
     quick = await asyncio.wait_for(world.client.get("/v1/tasks"), 2)
     await finished(world.runtime, task_ids)
@@ -365,8 +365,8 @@ async def test_filters_repeat_for_or(world: World) -> None:
     "query",
     [
         "page_size=0", "page_size=-1", "page_size=x", "page_size=", "nope=1", "status=nope", "page_token=x",
-        "page_token=" + base64.urlsafe_b64encode(b"1:\xff").decode(), "submitted_after=2020-01-01", "group=%00", "group=",
-        "include=input", "page_token=%00",
+        "page_token=" + base64.urlsafe_b64encode(b"1:\xff").decode(), "submitted_after=2020-01-01",
+        "group=%00", "group=", "include=input", "page_token=%00",
     ],
 )  # fmt: skip
 async def test_parameters_that_do_not_validate_are_422(world: World, query: str) -> None:

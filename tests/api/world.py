@@ -73,7 +73,7 @@ class World:
 @asynccontextmanager
 async def a_world(database_url: str, **api: object) -> AsyncIterator[World]:
     """Open an application that knows the types `echo` and `order`; `api` overrides its settings."""
-    settings = Settings(_env_file=None, bootstrap_key=SecretStr(ADMIN_KEY), api=ApiSettings(**api))  # type: ignore[arg-type]
+    settings = Settings(_env_file=None, bootstrap_key=SecretStr(ADMIN_KEY), api=ApiSettings(**api))
     async with a_runtime(database_url, a_task_type(), a_typed_task_type(), settings=settings) as runtime:
         await first_start(runtime.database, settings)
         app = create_app(runtime)

@@ -1,8 +1,11 @@
 """The AMQP client alone: its bytes, its addresses, and peers that misbehave."""
 
 import asyncio
+import ssl
+import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -137,7 +140,7 @@ Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def a_peer(script: Script) -> AsyncIterator[Address]:
+async def a_peer(script: Script, tls: ssl.SSLContext | None = None) -> AsyncIterator[Address]:
     """A server that follows a script on every connection."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -149,7 +152,7 @@ async def a_peer(script: Script) -> AsyncIterator[Address]:
         finally:
             writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     try:
         yield Address("127.0.0.1", server.sockets[0].getsockname()[1], "u", "p", "/")
     finally:
@@ -284,3 +287,24 @@ async def test_a_peer_that_breaks_the_protocol_loses_the_connection_and_nothing_
             await connection.channel()
         with pytest.raises(ConnectionLost):
             await channel.cancel()
+
+
+async def test_tls_takes_a_known_certificate_and_no_other(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+    await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True)
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    served.load_cert_chain(certificate, key)
+
+    async def open_with(options: str, port: int) -> Connection:
+        (address,) = parse_addresses(f"amqps://u:p@127.0.0.1:{port}/{options}")
+        return await Connection.open(address, heartbeat_seconds=10, timeout_seconds=2, name="test")
+
+    async with a_peer(shake_hands, served) as at:
+        for options in (f"?cacertfile={certificate}", "?verify=verify_none"):
+            connection = await open_with(options, at.port)
+            assert connection.server_version == "4.1.0"
+            connection.abort(ConnectionLost("the test is over"))
+        with pytest.raises(ConnectionLost, match="cannot reach the broker"):
+            await open_with("", at.port)

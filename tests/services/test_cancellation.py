@@ -113,6 +113,22 @@ async def test_cancel_racing_with_release_claim_and_finish_answers_what_stays(ru
     assert left == []
 
 
+@pytest.mark.parametrize("move", [Move.FAIL, Move.RETURN, Move.SNOOZE])
+async def test_a_task_that_was_to_be_cancelled_never_comes_back(runtime: Runtime, move: Move) -> None:
+    to_cancel, neighbour = await submitted(runtime, 2)
+    mine = await claimed(runtime, [to_cancel, neighbour])
+    await cancel_task(runtime, ACME, to_cancel)
+
+    owned = await settle(
+        runtime.database, [Settlement(one.task_id, one.fence, move, "failed", after_seconds=0.0) for one in mine]
+    )
+
+    assert owned == {to_cancel, neighbour}
+    assert await status_of(runtime, to_cancel) == "cancelled"
+    assert await rows(runtime, "SELECT task_id FROM delayed") == [{"task_id": neighbour}]
+    assert len(await rows(runtime, "SELECT 1 FROM attempts")) == 2
+
+
 async def test_retry_now_makes_a_failed_task_due_at_once(runtime: Runtime) -> None:
     (task_id,) = await submitted(runtime)
     (mine,) = await claimed(runtime, [task_id])

@@ -23,7 +23,7 @@ _STORE = operation(
     status=201,
     description="Stored.",
     also={200: ("The same document was there already.", InputAnswer)},
-    problems=("input_too_large", "payload_too_large", "invalid_payload"),
+    problems=("bad_request", "input_too_large", "payload_too_large", "invalid_payload"),
     headers=("Location",),
 )
 _STORE["openapi_extra"]["requestBody"] = {"required": True, "content": _ANY}
