@@ -163,9 +163,17 @@ async def test_a_second_ctrl_c_does_not_wait_for_what_runs_and_who_waits_is_answ
     waiting = asyncio.create_task(shell(f"curl -sS -v -H 'Authorization: Bearer {KEY}' '{url}' 2>{marks}/curl"))
     await eventually(lambda: (marks / "curl").exists() and "> GET" in (marks / "curl").read_text())
 
-    running.process.process.send_signal(signal.SIGINT)
+    process = running.process.process
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
     answer = await waiting
-    running.process.process.send_signal(signal.SIGINT)
 
     assert json.loads(answer.out)["status"] == "running"
-    assert await asyncio.to_thread(running.process.process.wait, 20) == 130
+    assert process.poll() is None, "two at once are one"
+
+    def ended_by_another() -> bool:
+        process.send_signal(signal.SIGINT)
+        return process.poll() is not None
+
+    await eventually(ended_by_another, every_seconds=0.1)
+    assert process.returncode == 130
