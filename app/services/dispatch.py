@@ -113,13 +113,11 @@ class Dispatcher:
                 self._pools = pools_of(await workers.live(connection))
                 self._paused = await pauses.active(connection)
                 await self.runtime.policy.refresh(connection)
-            if count:
-                self._counts.count = Counter(await flights.counts(connection))
+            in_flight = await flights.counts(connection) if count else {}
             if self.runtime.policy.current.limits:
                 self._by_limit = by_limit(await flights.counts_by_name(connection), self.runtime.registry)
         if count:
-            # Read again after the count: a departure in between must not be taken off twice.
-            self._counts.recounted(await tallies.read(self.runtime.database))
+            self._counts.counted(in_flight, await tallies.read(self.runtime.database))
         if world:
             self._world_pace.ran(started)
         if count:
@@ -173,13 +171,8 @@ class Dispatcher:
         return plan, heads
 
     def _stretch(self) -> dict[str, float]:
-        """How many tasks of each class keep one seat busy: as many as one seat starts within the window."""
-        reach: Counter[str] = Counter()
-        for pool in self._pools:
-            for name in pool.classes:
-                reach[name] += pool.seats
-        window = self._settings.window_seconds
-        return {name: self._counts.stretch(name, seats, window) for name, seats in reach.items() if seats > 0}
+        window_seconds = self._settings.window_seconds
+        return {name: self._counts.stretch(name, window_seconds) for name in self.runtime.policy.current.by_name}
 
     async def _heads(self, budgets: Mapping[str, int]) -> list[LaneHeads]:
         full = self._full_scan_pace.due()

@@ -58,7 +58,7 @@ async def test_every_operation_describes_its_refusals_with_examples(world: World
             if not path.startswith("/v1"):
                 continue
             assert {"401", "403", "422", "503"} <= described["responses"].keys(), (verb, path)
-            if "requestBody" in described:
+            if "application/json" in described.get("requestBody", {}).get("content", {}):
                 assert {"400", "413"} <= described["responses"].keys(), (verb, path)
             for status, response in described["responses"].items():
                 for kind in (
@@ -93,11 +93,14 @@ def _bombard(url: str) -> list[str]:
 
 
 def _attack(operation: schemathesis.APIOperation, mode: schemathesis.GenerationMode, url: str) -> list[str]:  # type: ignore[type-arg]
+    # A batch answers 207 for bad items: each is refused by itself.
+    checks = [one for one in _CHECKS if one is not negative_data_rejection or operation.path != "/v1/tasks/batch"]
+
     @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), database=None)
     @given(case=operation.as_strategy(generation_mode=mode))
     def run(case: schemathesis.Case) -> None:  # type: ignore[type-arg]
         headers = {"Authorization": f"Bearer {ADMIN_KEY}"}
-        case.call_and_validate(base_url=url, headers=headers, checks=list(_CHECKS), timeout=20)
+        case.call_and_validate(base_url=url, headers=headers, checks=checks, timeout=20)
 
     try:
         run()
