@@ -108,6 +108,16 @@ async def test_a_pause_is_ended_by_the_name_it_was_made_with(up: Up) -> None:
     assert (resumed, left) == (f"{pause_id} ended", "[]")
 
 
+async def test_how_things_stand_is_shown_once_where_nobody_watches(up: Up) -> None:
+    ended = await shell("despacho top && despacho classes -o ids && despacho workers -o json", client(up))
+
+    assert ended.code == 0, ended.err
+    assert "oldest waiting s" in ended.out
+    assert "dead letters: " in ended.out
+    assert "critical\nshort_deadline\ncommon\ndeferrable\n" in ended.out
+    assert '"slots": 16' in ended.out
+
+
 async def test_a_second_up_on_the_same_data_says_so_and_stops(up: Up) -> None:
     data_dir = up.process.output().split("data  ")[1].split("\n")[0].strip()
 
