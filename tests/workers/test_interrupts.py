@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""Timeout, cancel, lost leases: what the handler does about it decides when its slot is free, not what is recorded."""
-=======
 """Timeout, cancel and lost leases: what the handler does about it decides when its slot is free, not its record."""
->>>>>>> refs/heads/crash
 
 import os
 import time
