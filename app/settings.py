@@ -24,10 +24,12 @@ def _split(value: object) -> object:
 
 
 class DatabaseSettings(_Group):
+    """How a process reaches PostgreSQL and how long it waits for it."""
+
     pool_size: int = Field(5, ge=1, le=200, description="connections per process for everything but the hot path")
     hot_pool_size: int = Field(3, ge=2, le=50, description="connections for batched submit, claim and settle")
-    connect_timeout_seconds: Seconds = 5.0
-    statement_timeout_seconds: Seconds = 30.0
+    connect_timeout_seconds: Seconds = Field(5.0, description="for a new connection, or for a free one of the pool")
+    statement_timeout_seconds: Seconds = Field(30.0, description="a statement that takes longer is ended by the server")
     retry_for_seconds: Seconds = Field(
         20.0, description="how long background work retries a lost connection, a restart or a deadlock"
     )
@@ -35,58 +37,72 @@ class DatabaseSettings(_Group):
 
 
 class BrokerSettings(_Group):
-    publish_deadline_seconds: Seconds = 2.0
+    """How a process reaches RabbitMQ, and how its queues are declared."""
+
+    publish_deadline_seconds: Seconds = Field(
+        2.0, description="how long confirms, declarations and depths are waited for"
+    )
     connect_timeout_seconds: Seconds = 5.0
     heartbeat_seconds: int = Field(15, ge=2, le=600)
     reconnect_seconds: Seconds = Field(
         0.5, description="first pause between connection attempts; doubles up to 16 times it"
     )
     delivery_limit: int = Field(
-        10, ge=1, le=1000, description="deliveries of one message before the broker dead-letters it"
+        10, ge=1, le=1000, description="how often one message may come back before the broker dead-letters it"
     )
-    queue_prefix: str = Field("despacho", pattern=r"^[a-z][a-z0-9_.-]{0,40}$")
+    queue_prefix: str = Field(
+        "despacho", pattern=r"^[a-z][a-z0-9_.-]{0,40}$", description="queues are named <prefix>.<class>"
+    )
     dead_letter_max_length: int = Field(10_000, ge=1, description="messages kept in the broker's own dead-letter queue")
 
 
 class ApiSettings(_Group):
+    """Where the API listens, and what one request may ask of it."""
+
     host: str = "127.0.0.1"
     port: int = Field(8000, ge=0, le=65535)
-    max_body_bytes: int = Field(1024 * 1024, ge=1024)
-    max_input_bytes: int = Field(25 * 1024 * 1024, ge=1024)
-    max_wait_seconds: Seconds = 55.0
-    idempotency_wait_seconds: Seconds = 5.0
-    submit_batch_max: int = Field(1000, ge=1, le=10_000)
+    max_body_bytes: int = Field(1024 * 1024, ge=1024, description="limit of a request's body")
+    max_input_bytes: int = Field(25 * 1024 * 1024, ge=1024, description="limit of one stored input")
+    max_wait_seconds: Seconds = Field(55.0, description="a longer wait for a task to end is cut to this")
+    submit_batch_max: int = Field(1000, ge=1, le=10_000, description="tasks in one POST /v1/tasks/batch")
     public_url: str | None = Field(None, description="base of the absolute links in answers; default: relative links")
     host_dispatcher: bool = Field(True, description="whether `despacho api` also stands for election as the dispatcher")
 
 
 class DispatcherSettings(_Group):
+    """How the leading dispatcher paces its rounds, and how long its lead lasts unrenewed."""
+
     window_seconds: Seconds = Field(0.25, description="how much work per class lies in the broker, in time to start it")
-    leader_lease_seconds: Seconds = 2.0
-    busy_poll_seconds: Seconds = 0.004
-    idle_poll_seconds: Seconds = 0.05
-    republish_seconds: Seconds = Field(
-        10.0, description="a released task that nobody claimed is published again after this"
-    )
+    leader_lease_seconds: Seconds = Field(2.0, description="a silent leader is replaced after this")
+    busy_poll_seconds: Seconds = Field(0.004, description="pause after a round that moved something, unless poked")
+    idle_poll_seconds: Seconds = Field(0.05, description="pause after a round that moved nothing, unless poked")
     max_release: int = Field(2000, ge=1, le=20_000, description="tasks released in one round at most")
 
 
 class WorkerSettings(_Group):
-    slots: int = Field(16, ge=1, le=10_000)
-    pool: str = Field("default", pattern=r"^[A-Za-z0-9_.-]{1,64}$")
+    """What one worker takes on, and how long it waits for what."""
+
+    slots: int = Field(16, ge=1, le=10_000, description="attempts that run at the same time")
+    pool: str = Field(
+        "default", pattern=r"^[A-Za-z0-9_.-]{1,64}$", description="a name for metrics and GET /v1/workers"
+    )
     classes: Annotated[list[str], NoDecode] = Field(
         default_factory=list, description="comma-separated classes that this pool serves; empty means all"
     )
     host_dispatcher: bool = Field(False, description="whether `despacho worker` also stands for the dispatcher's lead")
-    lease_seconds: Seconds = 30.0
-    heartbeat_seconds: Seconds = 1.0
-    drain_grace_seconds: Seconds = 30.0
-    ack_after_settle_max_seconds: Seconds = 600.0
+    lease_seconds: Seconds = Field(
+        30.0, description="a task whose worker is silent for this long is taken back; renewed at a third of it"
+    )
+    heartbeat_seconds: Seconds = Field(1.0, description="how often cancels, lost leases and progress are looked after")
+    drain_grace_seconds: Seconds = Field(30.0, description="how long running tasks may go on after SIGTERM")
+    ack_after_settle_max_seconds: Seconds = Field(
+        600.0, description="tasks with a longer timeout are acked after their claim: their lease alone guards them"
+    )
     cancel_grace_seconds: Seconds = Field(10.0, description="how long a cancelled or timed-out handler may take to end")
     hand_back_seconds: Seconds = Field(
         0.2, description="how long a delivery waits for a free slot before its row goes back"
     )
-    max_result_bytes: int = Field(1024 * 1024, ge=1024)
+    max_result_bytes: int = Field(1024 * 1024, ge=1024, description="a larger result is a failure")
 
     @field_validator("classes", mode="before")
     @classmethod
@@ -95,17 +111,19 @@ class WorkerSettings(_Group):
 
 
 class RetentionSettings(_Group):
-    final_tasks_days: float = Field(30.0, gt=0)
-    dead_letters_days: float = Field(90.0, gt=0)
+    """How long what has ended is kept, and how its removal is paced."""
+
+    final_tasks_days: float = Field(30.0, gt=0, description="ended tasks with their history; ended bulk actions")
+    dead_letters_days: float = Field(90.0, gt=0, description="dead letters with their tasks")
     dead_letters_days_by_error_type: dict[str, float] = Field(
         default_factory=dict, description='for example {"invalid_payload": 7}'
     )
     idempotency_days: float = Field(7.0, gt=0)
     inputs_days: float = Field(7.0, gt=0, description="inputs that no task refers to")
     audit_days: float = Field(730.0, gt=0)
-    release_rounds_days: float = Field(30.0, gt=0)
-    batch_size: int = Field(1000, ge=10, le=10_000)
-    interval_seconds: Seconds = 60.0
+    release_rounds_days: float = Field(30.0, gt=0, description="what each release put off, and why")
+    batch_size: int = Field(1000, ge=10, le=10_000, description="rows removed by one statement")
+    interval_seconds: Seconds = Field(60.0, description="pause between two turns of the removal")
 
 
 class Settings(BaseSettings):
@@ -122,7 +140,7 @@ class Settings(BaseSettings):
 
     database_url: SecretStr | None = Field(None, description="postgresql://user:password@host:5432/name")
     amqp_url: SecretStr | None = Field(None, description="amqp://user:password@host:5672/vhost")
-    data_dir: Path = Path(".despacho")
+    data_dir: Path = Field(Path(".despacho"), description="where `despacho up` keeps the embedded database")
     policy_file: Path | None = Field(
         None, description="seeds an empty database; default: the policy.toml that is shipped"
     )
@@ -136,6 +154,9 @@ class Settings(BaseSettings):
     metrics_token: SecretStr | None = Field(None, description="guards /metrics when set")
     metrics_host: str = Field("127.0.0.1", description="address of /metrics and /healthz of roles without an API")
     metrics_port: int = Field(0, ge=0, le=65535, description="port of the same; 0 means off")
+    migration_lock_timeout_seconds: Seconds = Field(
+        3.0, description="how long a migration waits for a lock; those who need the table queue up behind it meanwhile"
+    )
     log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
     trace_url: str | None = Field(None, description="link template with {trace_id}")
     logs_url: str | None = Field(None, description="link template with {task_id}")

@@ -4,7 +4,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 
 def product_version() -> str:
-    """Name the installed release; a checkout that was never installed has none and is `source`."""
+    """Name the installed release; `source` where the project runs without being installed."""
     try:
         return version("despacho")
     except PackageNotFoundError:

@@ -4,7 +4,6 @@ Every migration waits for a lock only for `lock_timeout`, so that a waiting ALTE
 """
 
 import asyncio
-import os
 
 from alembic import context
 from sqlalchemy import Connection, pool, text
@@ -26,7 +25,7 @@ def _url() -> str:
 
 
 def _run(connection: Connection) -> None:
-    timeout_ms = int(float(os.environ.get("DESPACHO_MIGRATION_LOCK_TIMEOUT_SECONDS", "3")) * 1000)
+    timeout_ms = int(load_settings().migration_lock_timeout_seconds * 1000)
     connection.execute(text(f"SET lock_timeout = {timeout_ms}"))
     connection.execute(text("SET statement_timeout = 0"))
     connection.commit()

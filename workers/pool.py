@@ -1,7 +1,6 @@
 """One worker: its identity, its heartbeat, and its consumer, from start to drained."""
 
 import asyncio
-import json
 import logging
 import os
 import secrets
@@ -9,14 +8,13 @@ import socket
 import time
 from collections.abc import Sequence
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.broker.base import Delivery, Malformed
 from app.domain.errors import DeadLetter
 from app.runtime import Runtime
 from app.services.dead_letters import record_malformed
-from app.store import flights, inputs, workers
+from app.store import flights, inputs, progress, workers
 from app.telemetry.logs import event
 from app.version import product_version
 from workers.children import Children
@@ -26,13 +24,6 @@ from workers.run import Interrupt, Run
 from workers.runner import Runner
 
 log = logging.getLogger("despacho.worker")
-
-_PROGRESS = text("""
-UPDATE tasks t SET progress = g.progress, updated_at = clock_timestamp()
-FROM unnest(CAST(:ids AS text[]), CAST(:fences AS bigint[]), CAST(:progresses AS text[])) AS g(task_id, fence, progress)
-JOIN flights f ON f.task_id = g.task_id AND f.fence = g.fence
-WHERE t.task_id = g.task_id AND t.status = 'running'
-""")
 
 
 class Pool:
@@ -170,16 +161,10 @@ class Pool:
                 self.consumer.end(run)
 
     async def _write_progress(self, runs: Sequence[Run]) -> None:
-        said = [(run, progress) for run in runs if (progress := run.context.take_progress()) is not None]
+        said = [(run.claimed, said) for run in runs if (said := run.context.take_progress()) is not None]
         if said:
-            await self.runtime.database.execute_hot(
-                _PROGRESS,
-                {
-                    "ids": [run.claimed.task_id for run, _ in said],
-                    "fences": [run.claimed.fence for run, _ in said],
-                    "progresses": [json.dumps({"fraction": p[0], "message": p[1]}) for _, p in said],
-                },
-                retry_for_seconds=0.0,
+            await progress.write(
+                self.runtime.database, [(claimed.task_id, claimed.fence, *words) for claimed, words in said]
             )
 
     def _leases(self) -> list[Lease]:

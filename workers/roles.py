@@ -64,6 +64,10 @@ async def serve_dispatcher(
     def on_lead(leading: bool) -> None:
         runtime.dispatcher_poke.forward = None if leading or database_url is None else poker.forward
         sweeps.active(leading)
+        if not leading:
+            # Figures of a former leader would stand beside the new one's, and whoever takes the larger would see them.
+            runtime.metrics.class_figures(())
+            runtime.metrics.dead_letters_open({})
 
     on_lead(False)
     loop = DispatcherLoop(runtime, Dispatcher(runtime, holder=holder, volatile=volatile), on_lead=on_lead)

@@ -22,13 +22,13 @@ from app.settings import Settings, SettingsError
 from app.store.database import DatabaseUnavailable
 from app.task_modules import TaskModuleError
 from app.telemetry import logs
-from app.telemetry.exporter import Exporter
+from app.telemetry.exporter import start_exporter
 from app.telemetry.pulse import Pulse
-from app.version import product_version
 
 log = logging.getLogger("despacho.process")
 _HANGING_AFTER_SECONDS = 15.0
 _END_WITHIN_SECONDS = 15.0
+_DOUBLED_WITHIN_SECONDS = 0.3
 
 Role = Callable[[asyncio.Event], Awaitable[None]]
 
@@ -47,13 +47,18 @@ async def _until_stopped(work: Callable[[asyncio.Event], Coroutine[object, objec
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
+    stopped_at = 0.0
+
     def on_signal(number: signal.Signals) -> None:
-        if stop.is_set() and number is signal.SIGINT:
+        nonlocal stopped_at
+        # A wrapper that hands a terminal's Ctrl-C on doubles it: two at once are one.
+        if number is signal.SIGINT and stopped_at and loop.time() - stopped_at > _DOUBLED_WITHIN_SECONDS:
             logs.event(log, "forced_to_end", level=logging.WARNING)
             logs.shutdown(0.5)
             os._exit(INTERRUPTED)
         if not stop.is_set():
             logs.event(log, "stopping", signal=number.name)
+            stopped_at = loop.time()
             stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -94,13 +99,14 @@ async def runtime_on(settings: Settings, *, name: str, url: str, broker: Broker)
         raise CommandFailed(str(error)) from error
     except DatabaseUnavailable as error:
         raise CommandFailed(f"the database does not answer ({error}); start it, or correct its address") from None
-    prepare_metrics(runtime, product_version())
-    watching = asyncio.get_running_loop().create_task(watch(runtime), name="vitals")
+    prepare_metrics(runtime)
+    watching = asyncio.create_task(watch(runtime), name="vitals")
     try:
         await broker.start()
         yield runtime
     finally:
         watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
         await runtime.close()
 
 
@@ -114,25 +120,21 @@ def exported(runtime: Runtime) -> Iterator[None]:
     pulse = Pulse(runtime.metrics)
     beating = asyncio.get_running_loop().create_task(pulse.run(), name="pulse")
     try:
-        exporter = Exporter(
+        exporter = start_exporter(
+            settings,
             runtime.metrics,
-            host=settings.metrics_host,
-            port=settings.metrics_port,
-            token=settings.metrics_token.get_secret_value() if settings.metrics_token else None,
             alive=lambda: {"loop": pulse.beating(_HANGING_AFTER_SECONDS)},
             ready=lambda: {"loop": pulse.beating(_HANGING_AFTER_SECONDS), "broker": runtime.broker.connected},
         )
     except OSError as error:
         beating.cancel()
-        raise CommandFailed(
-            f"the metrics cannot be served on {settings.metrics_host}:{settings.metrics_port} ({error.strerror}); "
-            "set DESPACHO_METRICS_PORT to a free port, or to 0 for none"
-        ) from None
+        raise CommandFailed(f"{error}; set DESPACHO_METRICS_PORT to a free port, or to 0 for none") from None
     try:
         yield
     finally:
         beating.cancel()
-        exporter.close()
+        if exporter is not None:
+            exporter.close()
 
 
 async def play(stop: asyncio.Event, roles: dict[str, Role], *, drain_seconds: float) -> None:

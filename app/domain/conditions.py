@@ -47,7 +47,6 @@ FUNCTIONS = frozenset(
     ]
 )
 MACROS = frozenset({"all", "exists", "exists_one", "map", "filter"})
-_WORDS = frozenset({"true", "false", "null", "in"})
 MAXIMUM_LENGTH = 2_000
 MAXIMUM_NESTING = 20
 MAXIMUM_ANSWERS = 1_024

@@ -1,9 +1,9 @@
 """The policy as values: classes, rules, limits. What a file must look like is `policy_file`; nothing here decides.
 
 Class names exist in the policy and nowhere else in the code. A class's rank is its order in the file: 0 goes first.
-`aging`, `may_preempt`, `on_saturation`, `contingency` and `valid_for_seconds` are read and checked, so that a policy
-may already say them; of these the release plan reads only `may_preempt` (whether a preemptible borrower is bound to
-leave), and promoting, preempting, shedding and expiring by class are not acted upon.
+`aging`, `may_preempt`, `on_saturation` and `contingency` are read and checked, so that a policy may already say them;
+of these the release plan reads only `may_preempt` (whether a preemptible borrower is bound to leave), and promoting,
+preempting and shedding are not acted upon.
 """
 
 from collections.abc import Mapping

@@ -11,7 +11,7 @@
     └── Unavailable         something that is needed does not answer
 
 `code` is stable snake_case and names the limit or rule; `detail` is for people and never repeats a submitted value.
-Each border translates them in one table (`app/api/errors.py` for HTTP).
+Each border translates them in one table (`app/api/problem_types.py` for HTTP).
 """
 
 from collections.abc import Iterable

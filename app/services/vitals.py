@@ -5,6 +5,8 @@ import contextlib
 
 from app.runtime import Runtime
 from app.store.database import DatabaseUnavailable
+from app.telemetry.logs import dropped_lines
+from app.version import product_version
 
 _EVERY_SECONDS = 2.0
 _OWN_SERIES = (
@@ -14,10 +16,11 @@ _OWN_SERIES = (
 )  # fmt: skip
 
 
-def prepare_metrics(runtime: Runtime, version: str) -> None:
-    """Name what must keep series of its own, and have the pools read at every scrape."""
+def prepare_metrics(runtime: Runtime) -> None:
+    """Name what must keep series of its own, and have pools and dropped log lines read at every scrape."""
     metrics = runtime.metrics
-    metrics.build(version, runtime.name)
+    metrics.build(product_version(), runtime.name)
+    metrics.log_lines_watched(dropped_lines)
     metrics.reserve(classes=runtime.policy.current.by_name, types=runtime.registry, error_types=_OWN_SERIES)
     for name, (size, in_use) in runtime.database.pools().items():
         metrics.pool_watched(name, size, in_use)

@@ -8,15 +8,14 @@ from app.domain.lifecycle import Move
 from app.store.database import Database
 from app.store.hot import HotRow
 from app.store.lanes import NEW_LANES_SQL
+from app.store.leaders import LEADS_SQL
 from app.store.places import PLACE, place_of
 from app.store.tasks import move_sql
 
 # Only the dispatcher's leader runs this; it also is the only one who deletes lanes, so a lane read here stays.
 # DO UPDATE (to the same value) makes RETURNING give the ids of lanes that exist already.
 _DUE = text(f"""
-WITH leads AS MATERIALIZED (
-    SELECT 1 FROM leaders WHERE role = 'dispatcher' AND holder = :holder AND epoch = :epoch AND lease_until > clock_timestamp()
-),
+WITH {LEADS_SQL},
 due AS MATERIALIZED (
     SELECT task_id FROM delayed WHERE due_at <= clock_timestamp() AND EXISTS (SELECT 1 FROM leads)
     ORDER BY due_at, task_id LIMIT :limit FOR UPDATE SKIP LOCKED
@@ -39,14 +38,3 @@ RETURNING task_id, priority_class, lane_id, order_at
 async def come_due(database: Database, *, holder: str, epoch: int, limit: int) -> Sequence[HotRow]:
     """Move up to `limit` rows whose time has come to the waiting; returns their lanes and order."""
     return await database.execute_hot(_DUE, {"holder": holder, "epoch": epoch, "limit": limit}, retry_for_seconds=0.0)
-
-
-_NEXT_DUE = text(
-    "SELECT EXTRACT(EPOCH FROM due_at - clock_timestamp()) AS seconds FROM delayed ORDER BY due_at LIMIT 1"
-)
-
-
-async def seconds_to_next(database: Database) -> float | None:
-    """Tell in how many seconds the next row comes due (negative: overdue), or None when nothing is delayed."""
-    rows = await database.execute_hot(_NEXT_DUE, {}, retry_for_seconds=0.0)
-    return float(rows[0].seconds) if rows else None

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.domain.lifecycle import Move
 from app.store.database import Database
 from app.store.hot import HotRow
+from app.store.leaders import LEADS_SQL
 from app.store.places import PLACE, place_of
 from app.store.tallies import tally_sql
 from app.store.tasks import move_sql
@@ -19,9 +20,7 @@ from app.store.tasks import move_sql
 # One round of the leader in one statement: the proof of leadership, the move of the rows, the round's record, the
 # virtual times. A former leader whose lease is over moves nothing, whatever it has planned.
 RELEASE = text(f"""
-WITH leads AS MATERIALIZED (
-    SELECT 1 FROM leaders WHERE role = 'dispatcher' AND holder = :holder AND epoch = :epoch AND lease_until > clock_timestamp()
-),
+WITH {LEADS_SQL},
 given AS MATERIALIZED (
     SELECT g.task_id FROM unnest(CAST(:ids AS text[])) AS g(task_id) WHERE EXISTS (SELECT 1 FROM leads)
 ),

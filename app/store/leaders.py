@@ -6,6 +6,12 @@ from sqlalchemy import text
 
 from app.store.database import Database
 
+LEADS_SQL = (
+    "leads AS MATERIALIZED (SELECT 1 FROM leaders WHERE role = 'dispatcher' AND holder = :holder AND epoch = :epoch "
+    "AND lease_until > clock_timestamp())"
+)
+"""The proof of leadership inside a statement of the dispatcher: a CTE that has a row while its lease lasts."""
+
 # Take the lead when it is free, keep it when it is mine. The epoch grows whenever the holder changes or its lease lapsed.
 _STAND = text("""
 INSERT INTO leaders (role, epoch, holder, lease_until)

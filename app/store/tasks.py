@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.domain.lifecycle import Move, sources, target
+from app.domain.lifecycle import FINAL, Move, sources, target
 
 
 def move_sql(move: Move, rows: str, also: str = "") -> str:
@@ -42,10 +42,8 @@ async def get_tasks(connection: AsyncConnection, task_ids: Sequence[str]) -> Map
     return {row.task_id: row for row in rows}
 
 
-_FINAL_AMONG = text(
-    "SELECT task_id FROM tasks WHERE task_id = ANY(CAST(:ids AS text[])) "
-    "AND status IN ('done', 'dead_lettered', 'cancelled', 'expired', 'superseded', 'rejected')"
-)
+_ENDED = ", ".join(f"'{status}'" for status in sorted(FINAL))
+_FINAL_AMONG = text(f"SELECT task_id FROM tasks WHERE task_id = ANY(CAST(:ids AS text[])) AND status IN ({_ENDED})")
 
 
 async def final_among(connection: AsyncConnection, task_ids: Sequence[str]) -> set[str]:

@@ -73,9 +73,9 @@ def log_attempts(batch: Sequence[EndedAttempt]) -> None:
     output.sink.write([_line({**head, **_attempt_fields(ended)}) for ended in batch])
 
 
-def log_attempt(ended: EndedAttempt) -> None:
-    """Write the one line of an attempt that has ended."""
-    log_attempts([ended])
+def dropped_lines() -> int:
+    """Tell how many lines were dropped since `configure`, because stderr was too slow or a line could not be made."""
+    return 0 if _Output.current is None else _Output.current.sink.dropped
 
 
 def configure(level: str, role: str, *, stream: TextIO | None = None, **fields: object) -> Sink:

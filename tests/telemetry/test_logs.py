@@ -50,17 +50,16 @@ def lines() -> Iterator[Lines]:
 
 
 def test_an_attempt_is_one_line_in_the_seeds_shape(lines: Lines) -> None:
-    logs.log_attempt(
-        an_attempt(
-            attempt=2,
-            status="failed_retryable",
-            outcome="failed",
-            run_seconds=8.42,
-            error_type="rate_limit",
-            llm_provider="anthropic",
-            trace_id="ab" * 16,
-        )
+    ended = an_attempt(
+        attempt=2,
+        status="failed_retryable",
+        outcome="failed",
+        run_seconds=8.42,
+        error_type="rate_limit",
+        llm_provider="anthropic",
+        trace_id="ab" * 16,
     )
+    logs.log_attempts([ended])
 
     (line,) = lines()
     assert [name for name in line if name in SEED_FIELDS] == sorted(SEED_FIELDS, key=list(line).index)

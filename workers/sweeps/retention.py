@@ -6,7 +6,6 @@ from app.runtime import Runtime
 from app.settings import RetentionSettings
 from app.store import dead_letters, pauses, retention, schedules, workers
 
-INTERVAL_SECONDS = 60.0
 BATCHES_PER_TURN = 50
 
 

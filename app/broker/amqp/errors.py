@@ -29,6 +29,5 @@ class ChannelLost(AmqpError):
         self.code = code
 
 
-ACCESS_REFUSED = 403
 NOT_FOUND = 404
 PRECONDITION_FAILED = 406
