@@ -207,6 +207,7 @@ class RabbitBroker:
                 channel = await connection.channel()
                 await channel.delete_queue(queue)
                 await channel.close()
+                await asyncio.sleep(DECLARE_AGAIN_AFTER_SECONDS)
                 await self._declare_or_note(connection, {priority_class})
         except (TimeoutError, AmqpError) as error:
             _log.warning("queue %s could not be made anew: %s", queue, error or type(error).__name__)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from app.broker.base import BrokerError, Published
+from app.broker.base import Published
 from app.domain.capacity import Capacity, Pool, Seats
 from app.domain.release import Demand, Plan, plan_release
 from app.runtime import Runtime
@@ -284,11 +284,6 @@ class Dispatcher:
         except Exception as error:
             # They stay released, and are published again when nobody has claimed them for a while.
             event(log, "not_handed_back", level=logging.WARNING, count=len(failed), error=error)
-        if Published.UNROUTABLE.value in reasons:
-            try:
-                await self.runtime.broker.declare(tuple(self.runtime.policy.current.by_name))
-            except BrokerError as error:
-                event(log, "queues_not_declared", level=logging.WARNING, error=error)
 
     async def _unrelease_all(self) -> None:
         async with self.runtime.database.transaction() as connection:

@@ -11,7 +11,7 @@ from tests.support.rabbitmq import RabbitNode
 from tests.support.work import rows
 from tests.support.world import ONE_CLASS, World, a_world
 
-LEASE_SECONDS = 4.0
+LEASE_SECONDS = 6.0
 
 
 @asynccontextmanager
