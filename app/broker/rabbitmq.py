@@ -7,6 +7,7 @@ connections that publish, and acks must go on. Their upkeep is in `link.py`, wha
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from app.broker.amqp.address import parse_addresses
@@ -19,16 +20,18 @@ from app.broker.consuming import Decode, RabbitConsumer, Source
 from app.broker.link import Link
 from app.broker.message import decode, headers
 from app.broker.publishing import Publisher
+from app.broker.stuck import STUCK_AFTER_SECONDS, StuckQueues
 from app.broker.topology import DECLARE_AGAIN_AFTER_SECONDS, Topology, declare
 from app.settings import BrokerSettings
 
 _log = logging.getLogger(__name__)
+_MEND_WITHIN_SECONDS = 30.0
 
 
 class RabbitBroker:
     """The `Broker` of RabbitMQ; see `base.py`."""
 
-    def __init__(self, url: str, settings: BrokerSettings) -> None:
+    def __init__(self, url: str, settings: BrokerSettings, *, stuck_after_seconds: float = STUCK_AFTER_SECONDS) -> None:
         """Take the address or addresses. Raises AmqpUrlError, which never quotes them."""
         addresses = parse_addresses(url)
         self._settings = settings
@@ -39,6 +42,8 @@ class RabbitBroker:
         self._declaring = asyncio.Lock()
         self._misdeclared: Mapping[str, str] = {}
         self._again: asyncio.Task[None] | None = None
+        self._stuck = StuckQueues(stuck_after_seconds)
+        self._mending: dict[str, asyncio.Task[None]] = {}
         self._publishing = Link(addresses, settings, "publish", self._prepare_publishing)
         self._consuming = Link(addresses, settings, "consume", self._prepare_consuming)
 
@@ -50,9 +55,11 @@ class RabbitBroker:
         """See Broker."""
         for consumer in self._consumers:
             await consumer.close()
-        if self._again is not None:
-            self._again.cancel()
-            await asyncio.wait({self._again})
+        background = [*self._mending.values(), *([self._again] if self._again is not None else [])]
+        for task in background:
+            task.cancel()
+        if background:
+            await asyncio.wait(background)
         await self._consuming.close()
         await self._publishing.close()
 
@@ -74,9 +81,16 @@ class RabbitBroker:
         publisher = self._publisher
         if not items or publisher is None or self._publishing.up is None:
             return [Published.UNREACHABLE] * len(items)
+        asked_at = time.monotonic()
         outcomes = await publisher.publish(items, self._settings.publish_deadline_seconds)
         if Published.UNROUTABLE in outcomes:
             self._declare_again()
+        if publisher is not self._publisher or not self.connected:
+            self._stuck.forget()
+        else:
+            answers = ((name, outcome) for (name, _), outcome in zip(items, outcomes, strict=True))
+            for name in self._stuck.seen(answers, asked_at, time.monotonic()):
+                self._mend(name)
         return outcomes
 
     def consumer(self, classes: Collection[str], prefetch: int) -> RabbitConsumer:
@@ -176,6 +190,27 @@ class RabbitBroker:
             await self.declare(set(self._classes))
         except BrokerUnreachable as error:
             _log.warning("queues could not be declared again: %s", error)
+
+    def _mend(self, priority_class: str) -> None:
+        if priority_class not in self._mending:
+            mending = asyncio.create_task(self._make_anew(priority_class), name="despacho-mend")
+            self._mending[priority_class] = mending
+            mending.add_done_callback(lambda _: self._mending.pop(priority_class, None))
+
+    async def _make_anew(self, priority_class: str) -> None:
+        """Delete a queue that answers nothing, and declare it again; see `stuck.py`."""
+        queue = self._topology.queue(priority_class)
+        _log.error("queue %s answers nothing: it is deleted and declared anew", queue)
+        try:
+            async with asyncio.timeout(_MEND_WITHIN_SECONDS):
+                connection = await self._publishing.connection()
+                channel = await connection.channel()
+                await channel.delete_queue(queue)
+                await channel.close()
+                await asyncio.sleep(DECLARE_AGAIN_AFTER_SECONDS)
+                await self._declare_or_note(connection, {priority_class})
+        except (TimeoutError, AmqpError) as error:
+            _log.warning("queue %s could not be made anew: %s", queue, error or type(error).__name__)
 
     async def _look(self, connection: Connection, classes: Collection[str]) -> Mapping[str, Depth]:
         depths: dict[str, Depth] = {}

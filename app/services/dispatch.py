@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from app.broker.base import BrokerError, Published
+from app.broker.base import Published
 from app.domain.capacity import Capacity, Pool, Seats
 from app.domain.release import Demand, Plan, plan_release
 from app.runtime import Runtime
@@ -98,6 +98,16 @@ class Dispatcher:
             await asyncio.wait(self._publishing, return_when=asyncio.FIRST_COMPLETED)
         self.runtime.metrics.release_round(time.monotonic() - started, Counter(row.priority_class for row in released))
         return moved + len(released)
+
+    def rest_seconds(self, moved: int) -> float:
+        """Tell how long to rest after a round that moved so many: less, the sooner a seat may be free again."""
+        settings = self._settings
+        if moved:
+            return settings.busy_poll_seconds
+        shortest = self._counts.shortest_seconds()
+        if shortest is None:
+            return settings.idle_poll_seconds
+        return max(settings.busy_poll_seconds, min(settings.idle_poll_seconds, shortest / 4))
 
     # --- what the world looks like ---------------------------------------------------------------------------------
 
@@ -275,11 +285,6 @@ class Dispatcher:
         except Exception as error:
             # They stay released, and are published again when nobody has claimed them for a while.
             event(log, "not_handed_back", level=logging.WARNING, count=len(failed), error=error)
-        if Published.UNROUTABLE.value in reasons:
-            try:
-                await self.runtime.broker.declare(tuple(self.runtime.policy.current.by_name))
-            except BrokerError as error:
-                event(log, "queues_not_declared", level=logging.WARNING, error=error)
 
     async def _unrelease_all(self) -> None:
         async with self.runtime.database.transaction() as connection:

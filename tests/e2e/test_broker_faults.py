@@ -102,9 +102,7 @@ async def test_a_wiped_broker_loses_no_task(world: World, rabbit: RabbitNode) ->
     assert len(world.marks("starts")) == 34
 
 
-async def test_bad_messages_are_parked_once_and_the_good_one_behind_them_runs(
-    world: World, rabbit: RabbitNode
-) -> None:
+async def test_bad_messages_are_parked_once_and_the_good_one_behind_them_runs(world: World, rabbit: RabbitNode) -> None:
     (before,) = await world.ended(await world.submit("quick"))
     queue = f"{world.runtime.settings.broker.queue_prefix}.common"
     bodies = [b"{bad", b"", b"x" * 5_000_000, b'{"task_id": 7}', b"[" * 50_000, b'"\xff"']

@@ -5,16 +5,19 @@ from collections.abc import Collection, Mapping, Sequence
 import pytest
 
 from app.broker.base import Depth, Published, TaskMessage
+from app.runtime import Runtime
+from app.store.workers import Identity, beat
 from tests.support.runtimes import AwayBroker, a_runtime
 from tests.support.work import claimed, released, rows, submitted
 from workers.sweeps.republish import run_once
 
 
 class HeardBroker(AwayBroker):
-    """A broker that keeps what it was given; `consumers` listen to every class."""
+    """A broker that keeps what it was given, and whose queues say that nobody listens, as a stuck one does."""
 
-    def __init__(self, consumers: int) -> None:
-        self.consumers = consumers
+    connected = True
+
+    def __init__(self) -> None:
         self.sent: list[tuple[str, TaskMessage]] = []
 
     async def publish(self, items: Sequence[tuple[str, TaskMessage]]) -> list[Published]:
@@ -22,12 +25,18 @@ class HeardBroker(AwayBroker):
         return [Published.CONFIRMED] * len(items)
 
     async def depths(self, classes: Collection[str]) -> Mapping[str, Depth]:
-        return {name: Depth(0, self.consumers) for name in classes}
+        return {name: Depth(0, 0) for name in classes}
+
+
+async def _a_worker(runtime: Runtime, *, draining: bool = False) -> None:
+    identity = Identity("worker_2", "default", tuple(runtime.policy.current.by_name), ("echo",), 4, "host", 1, "test")
+    await beat(runtime.database, identity, draining=draining, alive_seconds=600)
 
 
 async def test_a_lost_message_is_published_again_with_the_same_dispatch(database_url: str) -> None:
-    broker = HeardBroker(consumers=1)
+    broker = HeardBroker()
     async with a_runtime(database_url, broker=broker) as runtime:
+        await _a_worker(runtime)
         lost, fresh, running = await submitted(runtime, 3)
         dispatches = await released(runtime, [lost, fresh])
         await claimed(runtime, [running])
@@ -44,9 +53,10 @@ async def test_a_lost_message_is_published_again_with_the_same_dispatch(database
         assert (priority_class, message.task_id, message.dispatch) == ("common", lost, dispatches[lost])
 
 
-@pytest.mark.parametrize("broker", [HeardBroker(consumers=0), AwayBroker()])
+@pytest.mark.parametrize("broker", [HeardBroker(), AwayBroker()])
 async def test_nothing_is_published_for_nobody(database_url: str, broker: AwayBroker) -> None:
     async with a_runtime(database_url, broker=broker) as runtime:
+        await _a_worker(runtime, draining=True)
         task_ids = await submitted(runtime, 3)
         await released(runtime, task_ids)
         await rows(runtime, "UPDATE flights SET released_at = clock_timestamp() - interval '1 hour'")

@@ -2,10 +2,21 @@
 
 import os
 import signal
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
 
 from tests.support.eventually import eventually
+from tests.support.rabbitmq import RabbitNode
 from tests.support.work import rows
-from tests.support.world import World
+from tests.support.world import World, a_world
+
+
+@pytest_asyncio.fixture
+async def idle(database_url: str, rabbit: RabbitNode) -> AsyncIterator[World]:
+    """An installation whose worker is still to come."""
+    async with a_world(database_url, rabbit.url, slots=None) as opened:
+        yield opened
 
 
 async def test_a_child_that_crashes_is_charged_at_once_and_tried_again(world: World) -> None:
@@ -33,9 +44,11 @@ async def test_a_child_that_dies_while_idle_is_no_crash_of_the_next_task(world: 
     assert (row["status"], row["attempts"]) == ("done", 1)
 
 
-async def test_a_suspect_runs_alone_in_a_process_of_its_own_and_its_neighbours_are_forgiven(world: World) -> None:
+async def test_a_suspect_runs_alone_in_a_process_of_its_own_and_its_neighbours_are_forgiven(idle: World) -> None:
+    world = idle
     ids = [*await world.submit("hold"), *await world.submit("hopeless")]
     await rows(world.runtime, "UPDATE tasks SET crashes = 1, attempts = 1")
+    await world.work(slots=4)
     world.go()
 
     innocent, hopeless = await world.ended(ids)
@@ -47,10 +60,12 @@ async def test_a_suspect_runs_alone_in_a_process_of_its_own_and_its_neighbours_a
     assert len(world.marks("starts", ids[1])) == 3
 
 
-async def test_who_kills_its_worker_every_time_gets_exactly_its_attempts(world: World) -> None:
+async def test_who_kills_its_worker_every_time_gets_exactly_its_attempts(idle: World) -> None:
     """As after a first crash in company: what follows happens alone, and the worker lives on."""
+    world = idle
     (task_id,) = await world.submit("deadly")
     await rows(world.runtime, "UPDATE tasks SET crashes = 1, attempts = 1")
+    await world.work(slots=4)
 
     (row,) = await world.ended([task_id])
 

@@ -163,6 +163,10 @@ class Channel:
             table({}),
         )
 
+    async def delete_queue(self, name: str) -> None:
+        """Delete a queue with whatever is in it; one that is not there is deleted already."""
+        await self._call(frames.QUEUE_DELETE, frames.QUEUE_DELETE_OK, u16(0), short_string(name), u8(0))
+
     async def select_confirms(self) -> None:
         """Have the broker confirm every message published on this channel from now on."""
         await self._call(frames.CONFIRM_SELECT, frames.CONFIRM_SELECT_OK, u8(0))
