@@ -4,15 +4,18 @@ Only tenants that have a quota come this way. What arrives together is counted o
 of the tenant; the lock's transaction waits for nothing but the database.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.coalescer import Coalescer
 from app.runtime import Runtime
 from app.services.errors import QuotaExceeded
 from app.services.submission import Submitter, TenantFacts
+from app.store.database import DatabaseUnavailable, LockTimeout, is_data_error, sqlstate
 from app.store.submissions import NewTask, Outcome, Stored
 
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('despacho quota ' || :tenant_id, 0))")
@@ -35,13 +38,14 @@ class OpenTasksQuota:
         self._runtime = runtime
         self._submitter = submitter
         self._gates: dict[str, Coalescer[tuple[TenantFacts, NewTask], Admitted]] = {}
+        self._turns: dict[str, asyncio.Lock] = {}
 
     async def submit(self, tenant: TenantFacts, task: NewTask) -> Admitted:
         """Commit one task or refuse it. Raises what the submitter raises."""
         gate = self._gates.get(tenant.tenant_id)
         if gate is None:
             gate = self._gates[tenant.tenant_id] = Coalescer(
-                self._flush, max_items=_MOST_TOGETHER, splits_on=lambda error: isinstance(error, Exception)
+                self._flush, max_items=_MOST_TOGETHER, splits_on=_is_one_tasks_fault
             )
         return await gate.submit((tenant, task))
 
@@ -55,7 +59,7 @@ class OpenTasksQuota:
         answers: list[Admitted] = []
 
         async def under_lock(connection: AsyncConnection) -> None:
-            await connection.execute(_LOCK, {"tenant_id": tenant.tenant_id})
+            await _lock(connection, tenant)
             room = await self._room(connection, tenant)
             # What turns out to be a replay takes no room: go on until the room is used up.
             while waiting and room > 0:
@@ -65,13 +69,29 @@ class OpenTasksQuota:
                 answers.extend(outcomes)
                 room -= sum(isinstance(outcome, Stored) for outcome in outcomes)
 
-        await self._runtime.database.run(under_lock)
+        # Who waits for the lock holds a connection: one for each tenant and process is enough.
+        async with self._turns.setdefault(tenant.tenant_id, asyncio.Lock()):
+            await self._runtime.database.run(under_lock)
         return [*answers, *(_refusal(tenant) for _ in waiting)]
 
     async def _room(self, connection: AsyncConnection, tenant: TenantFacts) -> int:
         most = tenant.max_open_tasks or 0
         values = {"tenant_id": tenant.tenant_id, "most": most + 1}
         return most - int((await connection.execute(_COUNT_OPEN, values)).scalar_one())
+
+
+def _is_one_tasks_fault(error: BaseException) -> bool:
+    return is_data_error(error) or isinstance(error, LockTimeout)
+
+
+async def _lock(connection: AsyncConnection, tenant: TenantFacts) -> None:
+    """Take the tenant's lock. That it is held for long elsewhere is no task's fault: DatabaseUnavailable says so."""
+    try:
+        await connection.execute(_LOCK, {"tenant_id": tenant.tenant_id})
+    except DBAPIError as error:
+        if sqlstate(error) == "55P03":
+            raise DatabaseUnavailable("the tenant's quota is being counted elsewhere") from error
+        raise
 
 
 def _refusal(tenant: TenantFacts) -> QuotaExceeded:
