@@ -43,7 +43,14 @@ def create_app(runtime: Runtime, submitter: Submitter | None = None) -> FastAPI:
         front.waiters.close()
         await front.refusals.flush()
 
-    app = FastAPI(title="Despacho", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app = FastAPI(
+        title="Despacho",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False},
+    )
     app.state.front = front
     for router in ROUTERS:
         app.include_router(router)

@@ -9,6 +9,7 @@ from pathlib import Path
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.broker.base import Broker
+from app.classification import Classifier
 from app.domain.policy import Policy
 from app.settings import Settings, SettingsError
 from app.store import policies
@@ -22,6 +23,7 @@ class PolicyHolder:
 
     def __init__(self, policy: Policy) -> None:
         self.current = policy
+        self.classifier = Classifier(policy)
 
     async def refresh(self, connection: AsyncConnection) -> bool:
         """Read the newest version; tells whether it changed. Raises PolicyError when it does not parse."""
@@ -29,6 +31,7 @@ class PolicyHolder:
         if newest is None or newest.version == self.current.version:
             return False
         self.current = newest
+        self.classifier = Classifier(newest)
         return True
 
 

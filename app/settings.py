@@ -72,7 +72,7 @@ class ApiSettings(_Group):
 class DispatcherSettings(_Group):
     """How the leading dispatcher paces its rounds, and how long its lead lasts unrenewed."""
 
-    window_seconds: Seconds = Field(0.25, description="how much work per class lies in the broker, in time to start it")
+    window_seconds: Seconds = Field(0.1, description="how much work per class lies in the broker, in time to start it")
     leader_lease_seconds: Seconds = Field(2.0, description="a silent leader is replaced after this")
     busy_poll_seconds: Seconds = Field(0.004, description="pause after a round that moved something, unless poked")
     idle_poll_seconds: Seconds = Field(0.05, description="pause after a round that moved nothing, unless poked")

@@ -1,4 +1,6 @@
-"""The HTTP load generator, a process of its own: `python -m bench.load`, one JSON order on standard input.
+"""The HTTP load generator, a process of its own: `python -m bench.load REPORT`, one JSON order on standard input.
+
+The report goes to a file: what uvloop leaves of standard output writes only part of a long text to a pipe now and then.
 
 Closed loop: each connection sends its next POST when its last was answered. Open loop (`per_second` above 0): POSTs are
 due at a fixed pace whatever the answers do. It sits on the same cores as what it loads; its own CPU is in its answer.
@@ -11,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import uvloop
 
@@ -84,7 +87,7 @@ class Generator:
 
 
 def main() -> None:
-    """Read the order, carry it out, print what happened."""
+    """Read the order, carry it out, write what happened to the file that is named."""
     order = Order(**json.loads(sys.stdin.readline()))
     generator = Generator(order)
     uvloop.run(generator.run())
@@ -94,7 +97,7 @@ def main() -> None:
         "statuses": {str(status): number for status, number in generator.statuses.items()},
         "cpu_seconds": time.process_time(),
     }
-    print(json.dumps(report))
+    Path(sys.argv[1]).write_text(json.dumps(report))
 
 
 if __name__ == "__main__":

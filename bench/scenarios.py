@@ -5,10 +5,12 @@ import json
 import math
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 from bench import cpu
 from bench.http import Connection, encode
@@ -59,18 +61,20 @@ class Memory:
 
 def run_load(order: Order) -> dict[str, object]:
     """Run the generator as a process of its own; raises RunError unless every POST was accepted."""
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.load"],
-        input=json.dumps(asdict(order)) + "\n",
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=_WITHIN_SECONDS,
-        check=False,
-    )
-    if done.returncode:
-        raise RunError(f"the load generator failed: {done.stderr[-1500:]}")
-    report: dict[str, object] = json.loads(done.stdout)
+    with tempfile.TemporaryDirectory(prefix="despacho-bench-") as directory:
+        written = Path(directory) / "report.json"
+        done = subprocess.run(
+            [sys.executable, "-m", "bench.load", str(written)],
+            input=json.dumps(asdict(order)) + "\n",
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=_WITHIN_SECONDS,
+            check=False,
+        )
+        if done.returncode:
+            raise RunError(f"the load generator failed: {done.stderr[-1500:]}")
+        report: dict[str, object] = json.loads(written.read_text())
     if report["statuses"] != {"202": order.count}:
         raise RunError(f"of {order.count} POSTs, answers by status: {report['statuses']}")
     return report

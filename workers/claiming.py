@@ -7,7 +7,6 @@ row decides. While one claim is in flight, what arrives waits and goes in the ne
 import asyncio
 import contextlib
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 from app.broker.base import Consumer, Delivery, TaskMessage
@@ -16,6 +15,7 @@ from app.store import flights
 from app.store.database import is_data_error, is_transient
 from app.store.flights import Claimed
 from app.telemetry.logs import event
+from workers.inbox import Inbox
 
 log = logging.getLogger("despacho.worker")
 BATCH = 500
@@ -39,7 +39,7 @@ class Claims:
         self._free_slots = free_slots
         self._on_claimed = on_claimed
         self._settings = runtime.settings.worker
-        self._inbox: deque[tuple[float, Delivery, TaskMessage]] = deque()
+        self._inbox = Inbox(self._rank_of)
         self._wake = asyncio.Event()
         self._draining = False
         self._flushing = False
@@ -48,11 +48,11 @@ class Claims:
     @property
     def busy(self) -> bool:
         """Whether deliveries wait here or a statement is in flight."""
-        return bool(self._inbox) or self._flushing
+        return len(self._inbox) > 0 or self._flushing
 
     def add(self, delivery: Delivery, message: TaskMessage) -> None:
         """Take in a delivery."""
-        self._inbox.append((asyncio.get_running_loop().time(), delivery, message))
+        self._inbox.add(asyncio.get_running_loop().time(), delivery, message)
         self._wake.set()
 
     def look(self) -> None:
@@ -74,21 +74,21 @@ class Claims:
                 continue
             room = 0 if self._draining else min(self._free_slots(), BATCH)
             if room:
-                await self._flush(self._claim, self._taken(room))
+                await self._flush(self._claim, self._inbox.take(room))
                 continue
             patience = 0.0 if self._draining else self._settings.hand_back_seconds
-            give_back_at = self._inbox[0][0] + patience
+            give_back_at = self._inbox.oldest_seconds() + patience
             if give_back_at > loop.time():
                 self._wake.clear()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout_at(give_back_at):
                         await self._wake.wait()
                 continue
-            late = sum(1 for arrived, _, _ in self._inbox if arrived + patience <= loop.time())
-            await self._flush(self._hand_back, self._taken(min(late, BATCH)))
+            await self._flush(self._hand_back, self._inbox.take_older(loop.time() - patience, BATCH))
 
-    def _taken(self, count: int) -> list[tuple[Delivery, TaskMessage]]:
-        return [self._inbox.popleft()[1:] for _ in range(min(count, len(self._inbox)))]
+    def _rank_of(self, priority_class: str) -> int:
+        known = self._runtime.policy.current.by_name.get(priority_class)
+        return known.rank if known is not None else len(self._runtime.policy.current.classes)
 
     async def _flush(
         self,

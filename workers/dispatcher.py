@@ -81,8 +81,7 @@ class DispatcherLoop:
             self._report(error)
             await self._pause(stop, 0.1)
             return
-        wait = self._settings.busy_poll_seconds if moved else self._settings.idle_poll_seconds
-        await self.runtime.dispatcher_poke.wait(wait)
+        await self.runtime.dispatcher_poke.wait(self.dispatcher.rest_seconds(moved))
 
     def _report(self, error: Exception) -> None:
         level = logging.WARNING if is_transient(error) else logging.ERROR

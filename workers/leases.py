@@ -34,13 +34,14 @@ class LeaseGuard:
         database_url: str,
         leases: Callable[[], Sequence[Lease]],
         *,
-        blocked_after_seconds: float = 2.0,
+        blocked_after_seconds: float | None = None,
         end_process: Callable[[int], None] = os._exit,
     ) -> None:
         self._settings = settings
         self._database_url = database_url
         self._leases = leases
-        self._blocked_after_seconds = blocked_after_seconds
+        # Soon enough for a lease that the heartbeat would have renewed just now: a third of it is gone by then.
+        self._blocked_after_seconds = blocked_after_seconds or min(2.0, settings.worker.lease_seconds / 4)
         self._end_process = end_process
         self._beat_at = time.monotonic()
         self._loop_thread = threading.get_ident()

@@ -25,6 +25,10 @@ from workers.run import Interrupt, Run
 from workers.runner import Runner
 
 log = logging.getLogger("despacho.worker")
+# All that the dispatcher releases ahead for this worker's slots should come here, where the turns of tenants count, and
+# not lie in the broker, where they cannot.
+PREFETCH_PER_SLOT = 8
+PREFETCH_MOST = 4000
 
 
 class Pool:
@@ -55,7 +59,7 @@ class Pool:
         )
         self.consumer = TaskConsumer(
             runtime,
-            runtime.broker.consumer(classes, prefetch=max(2 * slots, slots + 8)),
+            runtime.broker.consumer(classes, prefetch=min(PREFETCH_MOST, PREFETCH_PER_SLOT * slots)),
             self.runner,
             worker_id=self.identity.worker_id,
             slots=slots,

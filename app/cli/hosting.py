@@ -28,6 +28,7 @@ from app.telemetry.pulse import Pulse
 log = logging.getLogger("despacho.process")
 _HANGING_AFTER_SECONDS = 15.0
 _END_WITHIN_SECONDS = 15.0
+_DOUBLED_WITHIN_SECONDS = 0.3
 
 Role = Callable[[asyncio.Event], Awaitable[None]]
 
@@ -46,13 +47,18 @@ async def _until_stopped(work: Callable[[asyncio.Event], Coroutine[object, objec
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
+    stopped_at = 0.0
+
     def on_signal(number: signal.Signals) -> None:
-        if stop.is_set() and number is signal.SIGINT:
+        nonlocal stopped_at
+        # A wrapper that hands a terminal's Ctrl-C on doubles it: two at once are one.
+        if number is signal.SIGINT and stopped_at and loop.time() - stopped_at > _DOUBLED_WITHIN_SECONDS:
             logs.event(log, "forced_to_end", level=logging.WARNING)
             logs.shutdown(0.5)
             os._exit(INTERRUPTED)
         if not stop.is_set():
             logs.event(log, "stopping", signal=number.name)
+            stopped_at = loop.time()
             stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -8,6 +8,7 @@ from app.cli.client import Client, Json, part
 from app.cli.command import Limit, Output, Reason, command, json_from, noun
 from app.cli.ending import WrongUsage
 from app.cli.output import ALL_ROWS, Format, show_list, show_one, wanted
+from app.cli.top import top
 
 schedules = noun("schedules", "Schedules: one task per firing, never two.")
 _PAUSES = ("pause_id", "on", "reason", "until", "created_at", "created_by")
@@ -20,6 +21,7 @@ def add_to(program: typer.Typer) -> None:
     command(program, "pauses")(pauses)
     command(program, "classes")(classes)
     command(program, "workers")(workers)
+    command(program, "top")(top)
     program.add_typer(schedules)
 
 

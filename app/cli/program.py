@@ -34,6 +34,10 @@ operation.add_to(program)
 
 def main() -> None:
     """Run the command line of this process and exit."""
+    # A user's task modules are found beside where the command is given, as with `python -m`; last, so that nothing
+    # there can stand in for a library.
+    if os.getcwd() not in sys.path:  # noqa: PTH109 - sys.path holds texts
+        sys.path.append(os.getcwd())  # noqa: PTH109
     sys.exit(run(sys.argv[1:]))
 
 

@@ -107,6 +107,16 @@ class Dispatcher:
         self.runtime.metrics.release_round(time.monotonic() - started, Counter(row.priority_class for row in released))
         return moved + len(released)
 
+    def rest_seconds(self, moved: int) -> float:
+        """Tell how long to rest after a round that moved so many: less, the sooner a seat may be free again."""
+        settings = self._settings
+        if moved:
+            return settings.busy_poll_seconds
+        shortest = self._counts.shortest_seconds()
+        if shortest is None:
+            return settings.idle_poll_seconds
+        return max(settings.busy_poll_seconds, min(settings.idle_poll_seconds, shortest / 4))
+
     # --- what the world looks like ---------------------------------------------------------------------------------
 
     async def _look(self) -> None:

@@ -10,6 +10,7 @@ from app.store.tallies import Tally
 READ_SHARE = 0.05
 """Full reads (counts, heads from the very start of a lane) take at most this share of the leader's time."""
 
+AHEAD_MOST = 6.0
 _NONE = Tally(0, 0, 0.0)
 
 
@@ -62,11 +63,15 @@ class InFlight:
         self._seen = dict(tallies)
         self._is_counted = True
 
-    def stretch(self, name: str, window_seconds: float) -> float:
-        """Tell how many tasks of a class may be in flight per seat: one, and what it starts within the window.
+    def shortest_seconds(self) -> float | None:
+        """Tell how long the shortest tasks in flight keep their slot; None when nothing known is in flight."""
+        return min((self._mean_seconds[name] for name in self._mean_seconds if self.count[name] > 0), default=None)
 
-        Never more than one beside the running one: what lies in the broker goes first, whoever comes now, and a
-        tenant's single task must start within twice the seats even in the middle of somebody else's million.
+    def stretch(self, name: str, window_seconds: float) -> float:
+        """Tell how many tasks of a class may be in flight per seat: the running one, and what it starts in the window.
+
+        The window covers the way from the release to the slot, so that a seat with short tasks never runs dry. What is
+        released ahead still goes in turns between tenants (the worker's inbox), and never more than AHEAD_MOST a seat.
         """
         mean_seconds = self._mean_seconds.get(name)
-        return 1.0 if mean_seconds is None else 1.0 + min(1.0, window_seconds / max(mean_seconds, 0.001))
+        return 1.0 if mean_seconds is None else 1.0 + min(AHEAD_MOST, window_seconds / max(mean_seconds, 0.001))

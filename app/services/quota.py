@@ -7,24 +7,16 @@ of the tenant; the lock's transaction waits for nothing but the database.
 import asyncio
 from collections.abc import Sequence
 
-from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.coalescer import Coalescer
 from app.runtime import Runtime
 from app.services.errors import QuotaExceeded
 from app.services.submission import Submitter, TenantFacts
-from app.store.database import DatabaseUnavailable, LockTimeout, is_data_error, sqlstate
+from app.store import open_tasks
+from app.store.database import LockTimeout, is_data_error
 from app.store.submissions import NewTask, Outcome, Stored
 
-_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('despacho quota ' || :tenant_id, 0))")
-_COUNT_OPEN = text("""
-SELECT (SELECT count(*) FROM (SELECT 1 FROM lanes l JOIN ready r ON r.lane_id = l.lane_id WHERE l.tenant_id = :tenant_id
-                              LIMIT :most) a)
-     + (SELECT count(*) FROM (SELECT 1 FROM delayed WHERE tenant_id = :tenant_id LIMIT :most) b)
-     + (SELECT count(*) FROM (SELECT 1 FROM flights WHERE tenant_id = :tenant_id LIMIT :most) c) AS open
-""")
 _MOST_TOGETHER = 500
 _COME_BACK_SECONDS = 5.0
 
@@ -45,7 +37,7 @@ class OpenTasksQuota:
         gate = self._gates.get(tenant.tenant_id)
         if gate is None:
             gate = self._gates[tenant.tenant_id] = Coalescer(
-                self._flush, max_items=_MOST_TOGETHER, splits_on=_is_one_tasks_fault
+                self._flush, max_items=_MOST_TOGETHER, splits_on=_is_of_one
             )
         return await gate.submit((tenant, task))
 
@@ -59,8 +51,9 @@ class OpenTasksQuota:
         answers: list[Admitted] = []
 
         async def under_lock(connection: AsyncConnection) -> None:
-            await _lock(connection, tenant)
-            room = await self._room(connection, tenant)
+            await open_tasks.lock(connection, tenant.tenant_id)
+            most = tenant.max_open_tasks or 0
+            room = most - await open_tasks.count(connection, tenant.tenant_id, at_most=most + 1)
             # What turns out to be a replay takes no room: go on until the room is used up.
             while waiting and room > 0:
                 part = waiting[:room]
@@ -74,24 +67,10 @@ class OpenTasksQuota:
             await self._runtime.database.run(under_lock)
         return [*answers, *(_refusal(tenant) for _ in waiting)]
 
-    async def _room(self, connection: AsyncConnection, tenant: TenantFacts) -> int:
-        most = tenant.max_open_tasks or 0
-        values = {"tenant_id": tenant.tenant_id, "most": most + 1}
-        return most - int((await connection.execute(_COUNT_OPEN, values)).scalar_one())
 
-
-def _is_one_tasks_fault(error: BaseException) -> bool:
+def _is_of_one(error: BaseException) -> bool:
+    """Say whether one task is at fault (its values, or its key that is held elsewhere) and its neighbours may pass."""
     return is_data_error(error) or isinstance(error, LockTimeout)
-
-
-async def _lock(connection: AsyncConnection, tenant: TenantFacts) -> None:
-    """Take the tenant's lock. That it is held for long elsewhere is no task's fault: DatabaseUnavailable says so."""
-    try:
-        await connection.execute(_LOCK, {"tenant_id": tenant.tenant_id})
-    except DBAPIError as error:
-        if sqlstate(error) == "55P03":
-            raise DatabaseUnavailable("the tenant's quota is being counted elsewhere") from error
-        raise
 
 
 def _refusal(tenant: TenantFacts) -> QuotaExceeded:

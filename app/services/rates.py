@@ -1,8 +1,8 @@
 """How fast a tenant may submit: one token bucket per tenant and API process.
 
 The bucket lives in this process: with n API processes behind a balancer a tenant may reach up to n times its rate for a
-moment. A shared bucket would cost a database write per submission; the open-task quota, which is exact to within one
-burst, is the limit that protects the system.
+moment. A shared bucket would cost a database write per submission; the open-task quota, which is exact, is the
+limit that protects the system.
 """
 
 import math

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-import msgspec
 from pydantic import ValidationError
 
+from app.classification import Asked
 from app.coalescer import Coalescer
-from app.domain.priority import Facts, decide_class
 from app.domain.task_types import COST_WEIGHTS
 from app.ids import mint
 from app.runtime import Runtime
@@ -20,8 +19,6 @@ from app.services.errors import FieldError, Invalid
 from app.store.database import LockTimeout, is_data_error
 from app.store.submissions import NewTask, Outcome, Stored, insert_tasks
 from app.task_modules import TaskType
-
-_encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,40 +71,23 @@ def prepare(runtime: Runtime, tenant: TenantFacts, subject: str, may_claim: bool
     spec = task_type.spec
     now = datetime.now(UTC)
     _check(task_type, asked, now)
-    policy = runtime.policy.current
-    decision = decide_class(
-        policy,
-        Facts(
-            process=spec.process,
-            tenant={"service_class": tenant.service_class, "weight": tenant.weight},
-            task={
-                "type": spec.name,
-                "cost_class": spec.cost_class.value,
-                "submitted_at": now,
-                "due_at": asked.due_at,
-                "valid_until": asked.valid_until,
-                "group": asked.group,
-            },
-            claims=asked.claims or {},
-            may_claim=may_claim,
-            now=now,
+    classified = runtime.policy.classifier.classify(
+        spec,
+        Asked(
+            tenant.service_class, tenant.weight, asked.group, asked.due_at, asked.valid_until, asked.claims, may_claim
         ),
+        now,
     )
-    chosen = policy.by_name[decision.priority_class]
-    facts: dict[str, object] = {"used": decision.facts_used}
-    if decision.skipped:
-        facts["skipped"] = {skipped.reason_code: skipped.why for skipped in decision.skipped}
-    if asked.claims:
-        facts["claims_made"] = sorted(asked.claims)
+    chosen = classified.chosen
     return NewTask(
         task_id=mint("task"),
         tenant_id=tenant.tenant_id,
         type=spec.name,
         task_group=asked.group,
-        priority_class=decision.priority_class,
-        reason_code=decision.reason_code,
-        policy_version=decision.policy_version,
-        facts=_encode(facts).decode(),
+        priority_class=chosen.name,
+        reason_code=classified.reason_code,
+        policy_version=classified.policy_version,
+        facts=classified.facts,
         requested_class=asked.requested_class,
         source_ref=asked.source_ref,
         source_version=asked.source_version,

@@ -235,12 +235,14 @@ async def hold(
 
 
 # Right after the server's start no lease counts as over: whoever holds one could not renew it while the server was away.
-_LOST = text("""
-SELECT f.task_id, f.fence, f.worker_id, f.priority_class, f.task_type, t.attempts, t.max_attempts, t.crashes,
-       f.cancel_requested_at IS NOT NULL AS cancel
+# While the server was away no worker could renew: they have this long after its start before a lease that is over counts.
+SERVER_UP_SECONDS = 5
+_LOST = text(f"""
+SELECT f.task_id, f.fence, f.worker_id, f.priority_class, f.task_type, f.tenant_id, f.queued_at, f.claimed_at, f.traceparent,
+       t.attempts, t.max_attempts, t.crashes, f.cancel_requested_at IS NOT NULL AS cancel, clock_timestamp() AS now
 FROM flights f JOIN tasks t ON t.task_id = f.task_id
 WHERE f.fence IS NOT NULL AND f.lease_until < clock_timestamp()
-  AND pg_postmaster_start_time() < clock_timestamp() - interval '5 seconds'
+  AND pg_postmaster_start_time() < clock_timestamp() - interval '{SERVER_UP_SECONDS} seconds'
 ORDER BY f.task_id LIMIT :limit
 """)
 

@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
-from ulid import ULID
 
 from app.domain.lifecycle import FINAL, TaskStatus
+from app.ids import least_at
 from app.store.database import Database
 from app.store.inputs import USE_PROTECTS_SECONDS
 
@@ -51,15 +51,10 @@ async def remove_tasks(database: Database, *, above: str, now: datetime, days: f
     Tasks that were submitted after that moment cannot have ended before it: the walk ends there. Dead-lettered tasks
     go with their dead letters.
     """
-    below = first_id("task", now - timedelta(days=days))
+    below = least_at("task", now - timedelta(days=days))
     values = {"above": above, "below": below, "days": days, "limit": limit}
     (row,) = await database.execute_hot(_TASKS, values, retry_for_seconds=0.0)
     return Window(row.last, row.seen, row.removed)
-
-
-def first_id(noun: str, moment: datetime) -> str:
-    """Give the lowest id of `noun` that can have been minted at `moment`."""
-    return f"{noun}_{str(ULID.from_timestamp(moment.timestamp()))[:10]}{'0' * 16}"
 
 
 _DEAD_LETTERS = text(f"""
@@ -126,5 +121,5 @@ async def remove_old(connection: AsyncConnection, what: str, *, days: float, lim
 
 async def remove_audit(connection: AsyncConnection, *, now: datetime, days: float, limit: int) -> int:
     """Remove up to `limit` entries of the audit trail that are older than `days`."""
-    below = first_id("audit", now - timedelta(days=days))
+    below = least_at("audit", now - timedelta(days=days))
     return (await connection.execute(_AUDIT, {"below": below, "days": days, "limit": limit})).rowcount

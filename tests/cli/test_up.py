@@ -108,6 +108,16 @@ async def test_a_pause_is_ended_by_the_name_it_was_made_with(up: Up) -> None:
     assert (resumed, left) == (f"{pause_id} ended", "[]")
 
 
+async def test_how_things_stand_is_shown_once_where_nobody_watches(up: Up) -> None:
+    ended = await shell("despacho top && despacho classes -o ids && despacho workers -o json", client(up))
+
+    assert ended.code == 0, ended.err
+    assert "oldest waiting s" in ended.out
+    assert "dead letters: " in ended.out
+    assert "critical\nshort_deadline\ncommon\ndeferrable\n" in ended.out
+    assert '"slots": 16' in ended.out
+
+
 async def test_a_second_up_on_the_same_data_says_so_and_stops(up: Up) -> None:
     data_dir = up.process.output().split("data  ")[1].split("\n")[0].strip()
 
@@ -163,9 +173,17 @@ async def test_a_second_ctrl_c_does_not_wait_for_what_runs_and_who_waits_is_answ
     waiting = asyncio.create_task(shell(f"curl -sS -v -H 'Authorization: Bearer {KEY}' '{url}' 2>{marks}/curl"))
     await eventually(lambda: (marks / "curl").exists() and "> GET" in (marks / "curl").read_text())
 
-    running.process.process.send_signal(signal.SIGINT)
+    process = running.process.process
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
     answer = await waiting
-    running.process.process.send_signal(signal.SIGINT)
 
     assert json.loads(answer.out)["status"] == "running"
-    assert await asyncio.to_thread(running.process.process.wait, 20) == 130
+    assert process.poll() is None, "two at once are one"
+
+    def ended_by_another() -> bool:
+        process.send_signal(signal.SIGINT)
+        return process.poll() is not None
+
+    await eventually(ended_by_another, every_seconds=0.1)
+    assert process.returncode == 130

@@ -9,7 +9,7 @@ from tests.support.eventually import eventually
 from tests.support.rabbitmq import RabbitNode
 from tests.support.world import World, a_world
 
-ROUND = 2000
+ROUND = 1000
 
 
 async def _run_many(world: World) -> None:
@@ -25,12 +25,12 @@ def _rss_bytes() -> int:
 
 async def test_nothing_grows_over_thousands_of_tasks_and_a_reconnection(database_url: str, rabbit: RabbitNode) -> None:
     async with a_world(database_url, rabbit.url, slots=50) as world:
-        for _ in range(3):
+        for _ in range(2):
             await _run_many(world)
         memory, tasks = _rss_bytes(), len(asyncio.all_tasks())
         channels = await rabbit.ctl("list_channels", "-q", "pid")
 
-        for n in range(5):
+        for n in range(4):
             if n == 2:
                 await rabbit.close_all_connections("a reconnection")
             await _run_many(world)

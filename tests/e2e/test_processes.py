@@ -11,7 +11,7 @@ from tests.support.rabbitmq import RabbitNode
 from tests.support.work import rows
 from tests.support.world import ONE_CLASS, World, a_world
 
-LEASE_SECONDS = 3.0
+LEASE_SECONDS = 4.0
 
 
 @asynccontextmanager
@@ -64,7 +64,7 @@ async def test_who_kills_its_worker_has_exactly_its_attempts_and_the_others_run(
 
 async def test_the_tasks_of_a_killed_worker_start_again_within_the_lease(database_url: str, rabbit: RabbitNode) -> None:
     async with with_workers(database_url, rabbit.url, 2) as (world, installation):
-        ids = [*await world.submit("hold", 3), *await world.submit("hold_thread", 3)]
+        ids = [*await world.submit("hold", 2), *await world.submit("hold_thread", 2)]
         await world.running(ids)
         pid = _pid(world, ids[0])
         (name,) = [name for name, one in installation.processes.items() if one.pid == pid]

@@ -24,6 +24,12 @@ def ensure_rabbitmq() -> Path:
     return _find_rabbitmq() or _install_rabbitmq()
 
 
+def ensure_curl() -> None:
+    """Have curl, with which the printed requests are tried as they are printed. Raises MissingProgram."""
+    if shutil.which("curl") is None:
+        _apt_install("curl", "curl")
+
+
 def _find_rabbitmq() -> Path | None:
     # Debian's programs in the PATH switch to the user rabbitmq and its directories; those behind them do not.
     folders = [folder for folder in _RABBITMQ_FOLDERS if (folder / "rabbitmq-server").exists()]

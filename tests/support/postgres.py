@@ -16,8 +16,8 @@ from tests.support.reaper import reaper
 
 ROOT = Path(__file__).resolve().parents[2]
 _TEMPLATE = "despacho_template"
-# A killed process loses nothing of what the kernel has, so the tests need no disk flushes; power cuts are not tested. What
-# was committed has to reach the kernel, though: with synchronous_commit off it would die with the server.
+# A killed process loses nothing of what the kernel has, so the tests need no disk flushes; power cuts are not tested.
+# What was committed has to reach the kernel, though: with synchronous_commit off it would die with the server.
 _SETTINGS = {"fsync": "off", "full_page_writes": "off", "max_connections": "300"}
 
 

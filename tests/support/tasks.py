@@ -58,7 +58,7 @@ async def quick(ctx: TaskContext, task: At) -> dict[str, Any]:
 async def hold(ctx: TaskContext, task: At) -> dict[str, Any]:
     """Hold on the loop until told to go; the effect comes last."""
     _started(ctx, task)
-    while not _may_go(task):
+    while not _may_go(task):  # noqa: ASYNC110 - the word to go is a file of another process
         await asyncio.sleep(_LOOK_SECONDS)
     mark(task.at, "effects", ctx.task_id, ctx.attempt)
     return {"n": task.n, "attempt": ctx.attempt}

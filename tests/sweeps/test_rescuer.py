@@ -7,15 +7,22 @@ from app.domain.outcome import Settlement
 from app.runtime import Runtime
 from app.services.actors import ServiceActor
 from app.services.cancellation import cancel_task
+from app.store.flights import SERVER_UP_SECONDS
 from app.store.settlements import settle
+from tests.support.eventually import eventually
+from tests.support.metrics import value
 from tests.support.work import claimed, rows, status_of, submitted
 from workers.sweeps.rescuer import CRASHES_SPARE, Watch, run_once, watch_of
 
 ACME = ServiceActor("ana", "key_1", "acme")
+_SERVER_IS_UP = (
+    f"SELECT 1 WHERE pg_postmaster_start_time() < clock_timestamp() - interval '{SERVER_UP_SECONDS} seconds'"
+)
 
 
 async def lose_leases(runtime: Runtime) -> None:
-    """Let every lease end now."""
+    """Let every lease end now, on a server that has been up for long enough that this proves a worker lost."""
+    await eventually(lambda: rows(runtime, _SERVER_IS_UP))
     await rows(runtime, "UPDATE flights SET lease_until = clock_timestamp() - interval '1 second'")
 
 
@@ -75,6 +82,9 @@ async def test_a_task_that_kills_every_worker_ends_in_the_dead_letters(runtime: 
         lives += 1
 
     assert lives == 2 + CRASHES_SPARE
+    lane = {"priority_class": "common", "type": "echo"}
+    assert value(runtime.metrics, "despacho_attempts_total", **lane, outcome="worker_lost") == lives
+    assert value(runtime.metrics, "despacho_tasks_finished_total", **lane, status="dead_lettered") == 1
     (letter,) = await rows(runtime, "SELECT error_type, attempts, worker_id FROM dead_letters")
     assert letter == {"error_type": "worker_lost", "attempts": lives, "worker_id": "worker_1"}
 

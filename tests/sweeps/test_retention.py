@@ -2,11 +2,11 @@
 
 import pytest
 
+from app.ids import least_at
 from app.runtime import Runtime
 from app.services import inputs
 from app.services.actors import ServiceActor
 from app.settings import RetentionSettings, Settings
-from app.store.retention import first_id
 from tests.services.test_inputs import a_stream
 from tests.support.runtimes import a_runtime
 from tests.support.work import a_tenant, dead, finished, rows, submitted
@@ -18,7 +18,7 @@ ACME = ServiceActor("ana", "key_1", "acme")
 async def age(runtime: Runtime, days: float, *task_ids: str) -> None:
     """Have tasks been submitted and ended so long ago, under ids of that time."""
     (row,) = await rows(runtime, "SELECT clock_timestamp() - :days * interval '1 day' AS at", days=days)
-    prefix = first_id("task", row["at"])[: len("task_") + 10]
+    prefix = least_at("task", row["at"])[: len("task_") + 10]
     for table in ("tasks", "attempts", "events", "dead_letters"):
         await rows(
             runtime,
@@ -108,7 +108,7 @@ async def test_keys_rounds_bulk_actions_and_audit_go_by_their_age(runtime: Runti
         await rows(
             runtime,
             "INSERT INTO audit (audit_id, at, subject, action) VALUES (:id, :moment, 'ana', 'a')",
-            id=first_id("audit", moment),
+            id=least_at("audit", moment),
             moment=moment,
         )
         for state in ("done", "running"):

@@ -1,4 +1,4 @@
-"""Timeout, cancel and lost leases: what the handler does about it decides when its slot is free, not what is recorded."""
+"""Timeout, cancel, lost leases: what the handler does about it decides when its slot is free, not what is recorded."""
 
 import os
 import time

@@ -8,17 +8,21 @@ crashes beyond its attempts. Whom somebody asked to cancel is cancelled.
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Row
 
-from app.domain.lifecycle import Move
+from app.domain.lifecycle import Move, is_final, target
 from app.domain.outcome import Settlement
 from app.ids import mint
 from app.runtime import Runtime
 from app.store import flights
 from app.store.settlements import settle
+from app.telemetry.attempts import EndedAttempt
+from app.telemetry.logs import log_attempts
+from app.telemetry.tracing import trace_id_of
 
 INTERVAL_SECONDS = 0.5
 _AWAY_AFTER_SECONDS = 3.0
@@ -88,15 +92,13 @@ async def run_once(runtime: Runtime, watch: Watch | None = None) -> int:
             watch.looked(time.monotonic())
             if not watch.believes(time.monotonic()):
                 return taken
+        decided = [(row, decide(row, runtime.draw())) for row in rows]
         settled: set[str] = set()
         for move in (Move.FAIL, Move.CANCEL, Move.DEAD_LETTER):
-            batch = [one for row in rows if (one := decide(row, runtime.draw())).move is move]
+            batch = [settlement for _, settlement in decided if settlement.move is move]
             if batch:
-                done = await settle(runtime.database, batch)
-                settled |= done
-                if move is not Move.FAIL:
-                    runtime.tell_ended(sorted(done))
-        _count(runtime, [row for row in rows if row.task_id in settled])
+                settled |= await settle(runtime.database, batch)
+        _tell(runtime, [(row, settlement) for row, settlement in decided if row.task_id in settled])
         taken += len(settled)
         if len(rows) < _BATCH or not settled:
             break
@@ -105,9 +107,29 @@ async def run_once(runtime: Runtime, watch: Watch | None = None) -> int:
     return taken
 
 
-def _count(runtime: Runtime, rows: list[Row[Any]]) -> None:
-    for priority_class, count in Counter(row.priority_class for row in rows).items():
+def _tell(runtime: Runtime, taken: Sequence[tuple[Row[Any], Settlement]]) -> None:
+    """Count and log the attempts that ended here; whoever waits for their tasks in this process hears of it at once."""
+    for priority_class, count in Counter(row.priority_class for row, _ in taken).items():
         runtime.metrics.workers_lost(priority_class, count)
-    for row in rows:
-        if decide(row, 0.0).move is Move.DEAD_LETTER:
-            runtime.metrics.dead_lettered(row.priority_class, row.task_type, "worker_lost")
+    ended = [_ended(row, settlement) for row, settlement in taken]
+    runtime.metrics.attempts_ended(ended)
+    log_attempts(ended)
+    runtime.tell_ended([one.task_id for one in ended if is_final(one.status)])
+
+
+def _ended(row: Row[Any], settlement: Settlement) -> EndedAttempt:
+    return EndedAttempt(
+        task_id=row.task_id,
+        attempt=row.attempts,
+        worker_id=row.worker_id,
+        tenant_id=row.tenant_id,
+        priority_class=row.priority_class,
+        type=row.task_type,
+        status=target(settlement.move).value,
+        outcome=settlement.outcome,
+        queue_seconds=max(0.0, (row.claimed_at - row.queued_at).total_seconds()),
+        run_seconds=(row.now - row.claimed_at).total_seconds(),
+        attempts_spent=row.attempts,
+        error_type=settlement.error_type,
+        trace_id=trace_id_of(row.traceparent),
+    )
