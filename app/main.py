@@ -122,7 +122,8 @@ def _methods_of(request: Request) -> str:
     """Name the methods that there are for the path of a request: several routes share one path."""
     path = getattr(request.scope.get("route"), "path", None)
     routes = [route for router in ROUTERS for route in router.routes if getattr(route, "path", "") == path]
-    return ", ".join(sorted({method for route in routes for method in getattr(route, "methods", ())}))
+    methods = {method for route in routes for method in getattr(route, "methods", ())}
+    return ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
 
 
 def _refused(request: Request, refusal: ServiceError, headers: dict[str, str] | None = None) -> Response:

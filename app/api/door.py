@@ -56,6 +56,9 @@ class Door:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if scope["method"] == "HEAD":
+            # Whatever can be read can be asked for without its body, which the server leaves out (RFC 9110, 9.3.2).
+            scope = {**scope, "method": "GET"}
         began = time.perf_counter()
         state = scope.setdefault("state", {})
         headers = dict(scope["headers"])

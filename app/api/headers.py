@@ -49,7 +49,7 @@ def wait_of(request: Request, longest_seconds: float) -> Wait:
         return NO_WAIT
     named = request.query_params.getlist("wait")
     if named:
-        if len(named) > 1 or not _SECONDS.match(named[0]):
+        if len(named) > 1 or not _SECONDS.fullmatch(named[0]):
             raise Invalid(
                 [FieldError("?wait", "should be a number of seconds, 0 or more, given once")],
                 code="invalid_parameter",

@@ -1,9 +1,11 @@
-"""Query parameters: unknown ones are refused, pages are bounded, tokens are opaque."""
+"""Query parameters: unknown and doubled ones are refused, pages are bounded, tokens are opaque."""
 
 import base64
 import binascii
+from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, get_args, get_origin
 from weakref import WeakKeyDictionary
 
 from fastapi import Request
@@ -11,7 +13,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
-from app.services.errors import Invalid
+from app.services.errors import FieldError, Invalid
 
 DEFAULT_PAGE_SIZE = 50
 MAX_PAGE_SIZE = 200
@@ -56,6 +58,14 @@ class TenantPageQuery(PageQuery):
     tenant_id: Annotated[PlainText | None, Field(description="platform keys only: things of one tenant")] = None
 
 
+class TenantsPageQuery(PageQuery):
+    """A list that platform keys may filter by tenants; repeated means "or"."""
+
+    tenant_id: Annotated[list[PlainText] | None, Field(description="platform keys only: things of these tenants")] = (
+        None
+    )
+
+
 def next_token(last_id: str | None) -> str | None:
     """Make the token of the page after `last_id`."""
     if last_id is None:
@@ -63,33 +73,63 @@ def next_token(last_id: str | None) -> str | None:
     return base64.urlsafe_b64encode(f"1:{last_id}".encode()).decode().rstrip("=")
 
 
-_known_by_endpoint: WeakKeyDictionary[Callable[..., object], frozenset[str]] = WeakKeyDictionary()
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The query parameters of an operation, and those of them that may be repeated."""
+
+    names: frozenset[str]
+    lists: frozenset[str]
 
 
-def _known(route: APIRoute) -> frozenset[str]:
+_known_by_endpoint: WeakKeyDictionary[Callable[..., object], _Known] = WeakKeyDictionary()
+
+
+def _known(route: APIRoute) -> _Known:
     known = _known_by_endpoint.get(route.endpoint)
     if known is None:
-        known = frozenset(_names(route.dependant))
+        fields = dict(_fields(route.dependant))
+        known = _Known(frozenset(fields), frozenset(name for name, kind in fields.items() if _is_list(kind)))
         _known_by_endpoint[route.endpoint] = known
     return known
 
 
-def _names(dependant: Dependant) -> Iterator[str]:
+def _fields(dependant: Dependant) -> Iterator[tuple[str, object]]:
+    """Name each parameter with its type."""
     for one in dependant.query_params:
         annotation = one.field_info.annotation
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            yield from annotation.model_fields
+            yield from ((name, field.annotation) for name, field in annotation.model_fields.items())
         else:
-            yield one.alias
+            yield one.alias, annotation
     for needed in dependant.dependencies:
-        yield from _names(needed)
+        yield from _fields(needed)
+
+
+def _is_list(kind: object) -> bool:
+    return get_origin(kind) is list or any(get_origin(one) is list for one in get_args(kind))
 
 
 def refuse_unknown_parameters(request: Request) -> None:
-    """Refuse unknown parameters: a misspelt filter must not list everything. Raises Invalid."""
+    """Refuse unknown parameters, and one that is repeated although it is no list: a filter must not go unheard.
+
+    Raises Invalid.
+    """
     known = _known(request.scope["route"])
-    if any(name not in known for name in request.query_params):
-        names = ", ".join(sorted(known)) or "none"
+    refuse_parameters(request, known.names, known.lists)
+
+
+def refuse_parameters(request: Request, names: frozenset[str], lists: frozenset[str] = frozenset()) -> None:
+    """Refuse parameters that are not in `names`, and those given twice that are not in `lists`. Raises Invalid."""
+    given = request.query_params.multi_items()
+    if any(name not in names for name, _ in given):
+        known = ", ".join(sorted(names)) or "none"
         raise Invalid(
-            code="invalid_parameter", detail=f"There is a parameter that the operation does not know. Known: {names}."
+            code="invalid_parameter", detail=f"There is a parameter that the operation does not know. Known: {known}."
+        )
+    counts = Counter(name for name, _ in given)
+    if twice := sorted(name for name, count in counts.items() if count > 1 and name not in lists):
+        raise Invalid(
+            [FieldError(f"?{name}", "should be given once") for name in twice],
+            code="invalid_parameter",
+            detail="A parameter is given more than once.",
         )

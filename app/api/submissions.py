@@ -1,5 +1,6 @@
 """Reading submissions: a validated body, and the exact text of what is only kept."""
 
+import re
 from typing import Any
 
 import msgspec
@@ -30,6 +31,7 @@ class _Items(msgspec.Struct):
 
 _kept = msgspec.json.Decoder(_Kept)
 _items = msgspec.json.Decoder(_Items)
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 
 
 def read_single(
@@ -45,17 +47,40 @@ def read_items(raw: bytes, most: int) -> list[bytes]:
     """Cut a batch into the texts of its items. Raises malformed_json or Invalid."""
     check_json(raw)
     try:
-        parts = [bytes(part) for part in _items.decode(raw).tasks]
-        if msgspec.json.decode(raw, type=dict[str, msgspec.Raw]).keys() != {"tasks"}:
-            raise Invalid([FieldError("#", "has a field that is not known here: known is tasks")])
-    except msgspec.ValidationError:
-        raise Invalid([FieldError("#/tasks", "should be a list of tasks")]) from None
+        parts = _parts(raw)
     except (msgspec.DecodeError, RecursionError):
-        # Half a surrogate pair stops this parser: it is a value that cannot be kept, not wrong syntax.
-        check_values(raw, frozenset({"tasks"}))
-        raise malformed("its syntax is wrong") from None
+        parts = _parts_with_halves(raw)
     if not 1 <= len(parts) <= most:
         raise Invalid([FieldError("#/tasks", f"should hold 1 to {most} tasks")])
+    return parts
+
+
+def _parts(raw: bytes) -> list[bytes]:
+    try:
+        parts = [bytes(part) for part in _items.decode(raw).tasks]
+        names = msgspec.json.decode(raw, type=dict[str, msgspec.Raw]).keys()
+    except msgspec.ValidationError:
+        raise Invalid([FieldError("#/tasks", "should be a list of tasks")]) from None
+    if names != {"tasks"}:
+        raise Invalid([FieldError("#", "has a field that is not known here: known is tasks")])
+    return parts
+
+
+def _parts_with_halves(raw: bytes) -> list[bytes]:
+    """Cut a batch that holds half a surrogate pair, which stops the parser although it is no wrong syntax.
+
+    A copy with a letter in the place of each shows where the items lie; those with a half are refused, each by itself.
+    """
+    copy = _SURROGATE.sub(rb"\\u0041", raw)
+    try:
+        found = _parts(copy)
+    except (msgspec.DecodeError, RecursionError):
+        raise malformed("its syntax is wrong") from None
+    parts, at = [], 0
+    for part in found:
+        start = copy.index(part, at)
+        at = start + len(part)
+        parts.append(raw[start:at])
     return parts
 
 

@@ -21,7 +21,7 @@ from app.domain.release import Demand, Plan, plan_release
 from app.runtime import Runtime
 from app.services.in_flight import InFlight, Pace
 from app.services.releases import by_limit, figures_of, message_of, pools_of, tenant_heads
-from app.store import delayed, flights, lanes, leaders, pauses, tallies, workers
+from app.store import delayed, flights, lanes, leaders, looks, tallies, workers
 from app.store.hot import HotRow
 from app.store.lanes import LaneHeads
 from app.telemetry.logs import event
@@ -120,16 +120,17 @@ class Dispatcher:
     # --- what the world looks like ---------------------------------------------------------------------------------
 
     async def _look(self) -> None:
-        """Read the tallies; now and then also workers, pauses, the policy, and a full count."""
+        """Read the tallies and the pauses; now and then also workers, the policy, and a full count."""
         world, count = self._world_pace.due(), self._count_pace.due()
         started = time.monotonic()
-        self._counts.tallied(await tallies.read(self.runtime.database))
+        seen = await looks.look(self.runtime.database)
+        self._counts.tallied(seen.tallies)
+        self._paused = seen.paused
         if not (world or count):
             return
         async with self.runtime.database.transaction() as connection:
             if world:
                 self._pools = pools_of(await workers.live(connection))
-                self._paused = await pauses.active(connection)
                 await self._refresh_policy(connection)
             in_flight = await flights.counts(connection) if count else {}
             if self.runtime.policy.current.limits:

@@ -14,7 +14,9 @@ from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain.lifecycle import WAITING, TaskStatus, is_final
-from app.domain.waiting import Place, Situation, WaitReason, explain_waiting
+from app.domain.release import PutOff, Waiting
+from app.domain.waiting import Place, Situation, explain_waiting
+from app.services.releases import put_off_in
 from app.store import history as store
 from app.store import pauses, standing, workers
 from app.store.database import Database
@@ -45,7 +47,9 @@ class Story:
     delayed: Row[Any] | None
     latest_round: Row[Any] | None
     served: frozenset[str]
-    paused: frozenset[str]
+    paused: Mapping[str, str]
+    virtual_time: float | None
+    measured: Mapping[str, Row[Any]]
 
 
 async def read_story(database: Database, task_id: str) -> Story:
@@ -66,6 +70,8 @@ async def read_story(database: Database, task_id: str) -> Story:
             await standing.latest_round(connection),
             frozenset(name for row in await workers.live(connection) for name in row.classes),
             await pauses.active(connection),
+            await standing.virtual_time_of(connection, task_id),
+            await standing.class_figures(connection),
         )
 
     return await database.run(work)
@@ -141,22 +147,43 @@ def _standing(task: Row[Any], story: Story, depends_on: tuple[str, ...]) -> Entr
         depends_on=depends_on,
         due_at=story.delayed.due_at if story.delayed is not None else None,
         released=story.flight is not None,
+        virtual_time=story.virtual_time,
     )
     figures = json.loads(story.latest_round.figures) if story.latest_round is not None else {}
-    put_off = figures.get("put_off", {}).get(task.priority_class, {})
+    put_off = _put_off(task, story, figures)
     situation = Situation(
         served=story.served,
-        paused=dict.fromkeys(story.paused, ""),
+        paused=story.paused,
         limits_full=frozenset(figures.get("limits_full", ())),
-        put_off={},
+        put_off=put_off,
     )
     found = explain_waiting(place, situation)
-    reason, sentence = found.reason.value, found.detail
-    if found.reason is WaitReason.TENANTS_TURN and put_off.get(WaitReason.NO_SEAT, 0) > 0:
-        # The record of a round keeps the counts by reason and not the figures behind them.
-        reason = WaitReason.NO_SEAT.value
-        sentence = f"No seat was free for the class {task.priority_class} at the last release."
-    return Entry(task.updated_at, "waiting", reason, None, _text({"because": sentence, "put_off": put_off}))
+    detail: dict[str, object] = {"because": found.detail, "put_off": {}}
+    if (behind := put_off.get(task.priority_class)) is not None:
+        detail["put_off"] = behind.reasons
+        detail["seats"] = {name: getattr(behind, name) for name in ("reach", "reserve", "maximum", "load")}
+    return Entry(task.updated_at, "waiting", found.reason.value, None, _text(detail))
+
+
+def _put_off(task: Row[Any], story: Story, figures: Mapping[str, Any]) -> dict[str, PutOff]:
+    """Say what the latest round put off; it looked at no class that had no seat left.
+
+    Such a class is told by what the leader counted of it after the task had come to wait.
+    """
+    found = put_off_in(figures)
+    name = task.priority_class
+    measured = story.measured.get(name)
+    if name not in found and measured is not None and measured.at > task.updated_at:
+        seen = json.loads(measured.figures)
+        found[name] = PutOff(
+            {Waiting.NO_SEAT: seen["waiting"]},
+            seen["reach"],
+            seen["nominal"],
+            seen["maximum"],
+            float(seen["released"] + seen["running"]),
+            None,
+        )
+    return found
 
 
 def _text(detail: Mapping[str, object]) -> str:

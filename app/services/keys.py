@@ -17,7 +17,7 @@ from app.services.actors import AuditEntry
 from app.services.callers import Caller
 from app.services.errors import Invalid, NotFound
 from app.services.ttl_cache import TtlCache
-from app.store import api_keys, tenants
+from app.store import api_keys, schedules, tenants
 from app.store.database import Database
 
 KEY_PREFIX = "dsp_"
@@ -92,11 +92,13 @@ async def store_key(connection: AsyncConnection, order: KeyOrder, secret: str) -
 
 
 async def create_key(database: Database, caller: Caller, order: KeyOrder) -> MintedKey:
-    """Make a key and audit it. Raises Invalid when the tenant does not exist."""
+    """Make a key and audit it. Raises Invalid when there is no such tenant, or the key would have expired already."""
     secret = mint_secret()
     entry = AuditEntry(caller, "key.created")
 
     async def work(connection: AsyncConnection) -> Row[Any]:
+        if order.expires_at is not None and order.expires_at <= await schedules.now(connection):
+            raise Invalid([("#/expires_at", "has passed already: it should lie ahead")])
         row = await store_key(connection, order, secret)
         if row is None:
             raise LookupError("a new random secret was stored already: this process has a broken source of chance")

@@ -11,7 +11,7 @@ from sqlalchemy.engine import Row
 from app.broker.base import TaskMessage
 from app.domain.capacity import Pool
 from app.domain.fairness import Head, TenantHeads
-from app.domain.release import Plan
+from app.domain.release import Plan, PutOff, Waiting
 from app.store.hot import HotRow
 from app.store.lanes import LaneHeads
 from app.task_modules import TaskType
@@ -80,7 +80,31 @@ def figures_of(plan: Plan, in_flight: Mapping[str, int]) -> str:
         name: {reason.value: count for reason, count in put_off.reasons.items()}
         for name, put_off in plan.waiting.items()
     }
+    seats = {
+        name: {
+            "reach": put_off.reach,
+            "reserve": put_off.reserve,
+            "maximum": put_off.maximum,
+            "load": round(put_off.load, 3),
+            "next_start": put_off.next_start,
+        }
+        for name, put_off in plan.waiting.items()
+    }
     return json.dumps(
-        {"released": released, "put_off": waiting, "in_flight": dict(in_flight), "limits_full": plan.limits_full},
+        {
+            "released": released,
+            "put_off": waiting,
+            "seats": seats,
+            "in_flight": dict(in_flight),
+            "limits_full": plan.limits_full,
+        },
         separators=(",", ":"),
     )
+
+
+def put_off_in(figures: Mapping[str, Any]) -> dict[str, PutOff]:
+    """Read from the record of a round what was put off in each class, and the figures behind it."""
+    return {
+        name: PutOff({Waiting(reason): count for reason, count in figures["put_off"][name].items()}, **seats)
+        for name, seats in figures.get("seats", {}).items()
+    }

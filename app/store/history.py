@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 _ATTEMPTS = text("""
 SELECT attempt, fence, outcome, spent, worker_id, queued_at, released_at, started_at, finished_at, round_id, error_type,
-       error_message, retry_after_seconds
+       error_message, error_retryable, retry_after_seconds
 FROM attempts WHERE task_id = :task_id ORDER BY fence LIMIT :limit
 """)
 _EVENTS = text("""

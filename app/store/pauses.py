@@ -21,8 +21,8 @@ class NewPause:
     created_by: str
 
 
-_LASTS = "(until IS NULL OR until > clock_timestamp())"
-_ACTIVE = text(f"SELECT kind, name FROM pauses WHERE {_LASTS}")
+LASTS = "(until IS NULL OR until > clock_timestamp())"
+_ACTIVE = text(f"SELECT kind, name, reason FROM pauses WHERE {LASTS} ORDER BY pause_id")
 _INSERT = text("""
 INSERT INTO pauses (pause_id, kind, name, reason, until, created_by, created_at)
 VALUES (:pause_id, :kind, :name, :reason, :until, :created_by, clock_timestamp())
@@ -31,7 +31,7 @@ ON CONFLICT (pause_id) DO NOTHING
 _GET = text("SELECT * FROM pauses WHERE pause_id = :pause_id")
 _PAGE = text(f"""
 SELECT * FROM pauses
-WHERE {_LASTS} AND (CAST(:tenant_id AS text) IS NULL OR (kind = 'tenant' AND name = :tenant_id))
+WHERE {LASTS} AND (CAST(:tenant_id AS text) IS NULL OR (kind = 'tenant' AND name = :tenant_id))
   AND (CAST(:before AS text) IS NULL OR pause_id < :before)
 ORDER BY pause_id DESC LIMIT :limit
 """)
@@ -40,9 +40,9 @@ _FORGET = text("DELETE FROM pauses WHERE until < clock_timestamp()")
 _TENANT = text("SELECT EXISTS (SELECT 1 FROM tenants WHERE tenant_id = :tenant_id)")
 
 
-async def active(connection: AsyncConnection) -> frozenset[str]:
-    """Name what is paused now, as `kind:name`."""
-    return frozenset(f"{row.kind}:{row.name}" for row in (await connection.execute(_ACTIVE)).fetchall())
+async def active(connection: AsyncConnection) -> dict[str, str]:
+    """Name what is paused now, as `kind:name`, with the reason that was given last."""
+    return {f"{row.kind}:{row.name}": row.reason for row in (await connection.execute(_ACTIVE)).fetchall()}
 
 
 async def insert(connection: AsyncConnection, pause: NewPause) -> Row[Any]:

@@ -218,6 +218,7 @@ attempts = sa.Table(
     sa.Column("round_id", sa.BigInteger, nullable=False),
     _name("error_type", nullable=True),
     sa.Column("error_message", sa.Text),
+    sa.Column("error_retryable", sa.Boolean),
     sa.Column("retry_after_seconds", sa.Double),
     # A summary of block ranges: next to nothing per insert, and enough to find what ended lately in a table that grows
     # at its end.

@@ -30,9 +30,9 @@ gone AS (
 ),
 history AS (
     INSERT INTO attempts (task_id, fence, attempt, outcome, spent, worker_id, queued_at, released_at, started_at, finished_at,
-                          round_id, error_type, error_message, retry_after_seconds)
+                          round_id, error_type, error_message, error_retryable, retry_after_seconds)
     SELECT task_id, fence, attempt, outcome, spent, worker_id, queued_at, released_at, claimed_at, ended_at, round_id,
-           error_type, error_message, CASE WHEN outcome = 'failed' THEN after_seconds END
+           error_type, error_message, error_retryable, CASE WHEN outcome = 'failed' THEN after_seconds END
     FROM gone
 ),
 tally AS (

@@ -12,6 +12,9 @@ SELECT attempt, dispatch, fence, worker_id, queued_at, released_at, claimed_at, 
 FROM flights WHERE task_id = :task_id
 """)
 _DELAYED = text("SELECT due_at, why FROM delayed WHERE task_id = :task_id")
+_VIRTUAL_TIME = text("""
+SELECT l.virtual_time FROM ready r JOIN lanes l ON l.lane_id = r.lane_id WHERE r.task_id = :task_id
+""")
 _ROUNDS = text("""
 SELECT round_id, at, policy_version, figures FROM release_rounds WHERE round_id = ANY(CAST(:ids AS bigint[]))
 """)
@@ -39,6 +42,12 @@ async def flight_of(connection: AsyncConnection, task_id: str) -> Row[Any] | Non
 async def delayed_of(connection: AsyncConnection, task_id: str) -> Row[Any] | None:
     """Read until when a task waits, and why."""
     return (await connection.execute(_DELAYED, {"task_id": task_id})).one_or_none()
+
+
+async def virtual_time_of(connection: AsyncConnection, task_id: str) -> float | None:
+    """Read where a waiting task's tenant stands among those of its class; None when it does not wait for its turn."""
+    found: float | None = (await connection.execute(_VIRTUAL_TIME, {"task_id": task_id})).scalar_one_or_none()
+    return found
 
 
 async def rounds(connection: AsyncConnection, round_ids: Sequence[int]) -> Mapping[int, Row[Any]]:

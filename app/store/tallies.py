@@ -24,11 +24,12 @@ def tally_sql(rows: str, writer: str, *, ran: bool = False) -> str:
         busy_seconds = tallies.busy_seconds + excluded.busy_seconds"""
 
 
-_READ = text("""
+SUMS = """
 SELECT priority_class, CAST(sum(departed) AS bigint) AS departed, CAST(sum(runs) AS bigint) AS runs,
        sum(busy_seconds) AS busy_seconds
 FROM tallies GROUP BY priority_class
-""")
+"""
+_READ = text(SUMS)
 
 
 @dataclass(frozen=True, slots=True)

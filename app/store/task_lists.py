@@ -1,19 +1,26 @@
 """Lists of tasks: newest first by id, which is stable under inserts, and without offsets."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.domain.lifecycle import TaskStatus
 from app.store.filters import TaskFilter, task_conditions
-from app.store.schema import delayed, flights, tasks
+from app.store.schema import dead_letters, delayed, flights, ready, tasks
 from app.store.tasks import TASK_COLUMNS
 
 _COLUMNS = [tasks.c[name.strip()] for name in TASK_COLUMNS.split(",")]
-_ELSEWHERE = frozenset({"scheduled", "failed_retryable", "running"})
-"""Statuses whose tasks stand in a small table of their own: found there, not by reading the tasks through."""
+_STANDING: Mapping[str, tuple[sa.Table, ...]] = {
+    TaskStatus.SCHEDULED: (delayed,),
+    TaskStatus.FAILED_RETRYABLE: (delayed,),
+    TaskStatus.QUEUED: (ready, delayed, flights),
+    TaskStatus.RUNNING: (flights,),
+    TaskStatus.DEAD_LETTERED: (dead_letters,),
+}
+"""Where the tasks of a status stand: found there by id, not by reading through the tasks of all other statuses."""
 
 
 async def list_tasks(
@@ -24,7 +31,8 @@ async def list_tasks(
     query = sa.select(*columns).where(*task_conditions(which)).order_by(tasks.c.task_id.desc()).limit(limit)
     if before is not None:
         query = query.where(tasks.c.task_id < before)
-    if which.status and _ELSEWHERE.issuperset(which.status):
-        places = sa.union_all(sa.select(delayed.c.task_id), sa.select(flights.c.task_id))
-        query = query.where(tasks.c.task_id.in_(places))
+    if which.status and _STANDING.keys() >= set(which.status):
+        tables = dict.fromkeys(table for status in which.status for table in _STANDING[status])
+        places = sa.union_all(*(sa.select(table.c.task_id) for table in tables)).subquery()
+        query = query.join(places, places.c.task_id == tasks.c.task_id)
     return (await connection.execute(query)).fetchall()

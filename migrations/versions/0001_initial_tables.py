@@ -32,6 +32,7 @@ def upgrade() -> None:
         sa.Column("round_id", sa.BigInteger(), nullable=False),
         sa.Column("error_type", sa.Text(collation="C"), nullable=True),
         sa.Column("error_message", sa.Text(), nullable=True),
+        sa.Column("error_retryable", sa.Boolean(), nullable=True),
         sa.Column("retry_after_seconds", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("task_id", "fence", name=op.f("pk_attempts")),
     )

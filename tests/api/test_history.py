@@ -1,7 +1,25 @@
 """Batches, attempts, the composed history and task types."""
 
+from collections.abc import Awaitable
+from typing import Any
+
+import httpx
+
+from app.domain.capacity import Capacity, Pool
+from app.domain.fairness import Head, TenantHeads
+from app.domain.lifecycle import Move
+from app.domain.outcome import Settlement
+from app.domain.release import Demand, plan_release
+from app.ids import mint
+from app.services.actors import ServiceActor
+from app.services.pauses import create
+from app.services.releases import figures_of
+from app.store.settlements import settle
+from app.store.workers import Identity, beat
 from tests.api.world import World, pointers, problem
-from tests.support.work import claimed, dead, finished, released
+from tests.domain.policies import NOW
+from tests.support.work import claimed, dead, finished, released, rows
+from workers.sweeps.figures import run_once
 
 
 async def test_a_batch_answers_for_each_item_in_order(world: World) -> None:
@@ -34,6 +52,23 @@ async def test_a_batch_that_is_all_good_is_202_and_one_bad_text_harms_no_neighbo
 
     assert good.status_code == 202 and good.json()["accepted"] == 500
     assert [item["status"] for item in mixed.json()["items"]] == [422, 202, 422]
+
+
+async def test_half_a_surrogate_pair_in_one_item_harms_no_neighbour(world: World) -> None:
+    def sent(items: bytes) -> Awaitable[httpx.Response]:
+        return world.client.post("/v1/tasks/batch", content=b'{"tasks":[' + items + b"]}")
+
+    mixed = await sent(
+        rb'{"type":"echo","input":"\ud800"}, {"type":"echo","input":["\\ud800",1e22,"\ud83d\ude00"]},"tasks"'
+    )
+    malformed = await sent(rb'{"type":"echo","input":"\ud800"},NaN')
+
+    items = mixed.json()["items"]
+    assert [item["status"] for item in items] == [422, 202, 422]
+    assert pointers(items[0]["problem"]) == ["#/input"]
+    read = await world.client.get(items[1]["task"]["links"]["self"] + "?include=input")
+    assert rb'"input":["\\ud800",1e22,"\ud83d\ude00"]' in read.content
+    problem(malformed, 400, "malformed_json")
 
 
 async def test_a_batch_of_the_wrong_shape_is_refused_as_a_whole(world: World) -> None:
@@ -76,6 +111,90 @@ async def test_the_last_entry_of_a_waiting_task_says_what_it_waits_for(world: Wo
     assert (await last(later))["reason"] == "not_before"
     await released(world.runtime, [queued["task_id"]])
     assert (await last(queued))["reason"] == "released"
+
+
+async def a_worker(world: World, slots: int) -> None:
+    """Have a live worker for every class."""
+    classes = tuple(world.runtime.policy.current.by_name)
+    await beat(
+        world.runtime.database,
+        Identity("worker_1", "default", classes, ("echo",), slots, "host", 1, "test"),
+        draining=False,
+        alive_seconds=600,
+    )
+
+
+async def waits_for(world: World, task: dict[str, dict[str, str]]) -> dict[str, Any]:
+    """Read the last entry of a task's history."""
+    found: dict[str, Any] = (await world.client.get(task["links"]["events"])).json()["items"][-1]
+    assert found["kind"] == "waiting", found
+    return found
+
+
+async def test_a_paused_task_tells_the_reason_of_the_pause(world: World) -> None:
+    task = await world.submitted()
+    await create(world.runtime, ServiceActor("ana", "key_1"), "type:echo", "the provider is down", None)
+
+    found = await waits_for(world, task)
+
+    assert found["reason"] == "paused" and "type:echo is paused: the provider is down" in found["detail"]["because"]
+
+
+async def test_a_task_that_was_put_off_tells_the_seats_behind_it(world: World) -> None:
+    await a_worker(world, slots=2)
+    running = [await world.submitted() for _ in range(2)]
+    await claimed(world.runtime, [one["task_id"] for one in running])
+    task = await world.submitted()
+    plan = plan_release(
+        Capacity((Pool(frozenset({"common"}), 2),), {"common": 2}, {"common": 1.0}),
+        Demand(
+            {"common": [TenantHeads("default", 0.0, 1.0, [Head(task["task_id"], "echo", "", NOW, 1.0, 60, False)])]}
+        ),
+        world.runtime.policy.current,
+    )
+    await rows(
+        world.runtime,
+        "INSERT INTO release_rounds (at, epoch, policy_version, figures) "
+        "VALUES (clock_timestamp(), 1, 'test', :figures)",
+        figures=figures_of(plan, {"common": 2}),
+    )
+
+    found = await waits_for(world, task)
+
+    assert found["reason"] == "no_seat"
+    assert found["detail"]["put_off"] == {"no_seat": 1}
+    assert found["detail"]["seats"] == {"reach": 2, "reserve": 1, "maximum": 2, "load": 2.0}
+
+
+async def test_a_class_without_a_seat_is_told_by_what_the_leader_counted(world: World) -> None:
+    await a_worker(world, slots=1)
+    first = await world.submitted()
+    await claimed(world.runtime, [first["task_id"]])
+    task = await world.submitted()
+    assert (await waits_for(world, task))["reason"] == "tenants_turn"
+
+    await run_once(world.runtime)
+
+    found = await waits_for(world, task)
+    assert found["reason"] == "no_seat" and "keeps 1.0 of 1 seats busy" in found["detail"]["because"]
+
+
+async def test_an_attempt_says_whether_its_error_was_worth_a_retry(world: World) -> None:
+    task = await world.submitted()
+    (mine,) = await claimed(world.runtime, [task["task_id"]])
+    await settle(
+        world.runtime.database,
+        [
+            Settlement(
+                mine.task_id, mine.fence, Move.DEAD_LETTER, "failed", error_type="timeout", error_message="late",
+                error_retryable=True, dead_letter_id=mint("dead"),
+            )
+        ],
+    )  # fmt: skip
+
+    attempts = (await world.client.get(task["links"]["attempts"])).json()["items"]
+
+    assert attempts[0]["error"] == {"type": "timeout", "message": "late", "retryable": True}
 
 
 async def test_attempts_hold_the_running_one_and_those_that_ended(world: World) -> None:

@@ -12,7 +12,7 @@ from app.api.problem_types import PROBLEM_TYPES
 from tests.api.world import ADMIN_KEY, World, a_world, pointers, problem
 from tests.support.eventually import eventually
 from tests.support.postgres import PrivatePostgres
-from tests.support.work import finished, rows
+from tests.support.work import claimed, dead, finished, released, rows
 
 
 # --- auth ---
@@ -100,6 +100,7 @@ async def test_keys_are_stored_hashed_and_never_listed(world: World) -> None:
         {"tenant_id": "acme", "role": "king"},
         {"tenant_id": "acme", "scopes": ["tasks:everything"]},
         {"tenant_id": "acme", "role": "reader", "more": 1},
+        {"tenant_id": "acme", "role": "reader", "expires_at": "2020-01-01T00:00:00Z"},
     ],
 )
 async def test_a_key_that_makes_no_sense_is_refused(world: World, body: dict[str, object]) -> None:
@@ -114,7 +115,20 @@ async def test_unknown_paths_and_methods_are_problems_too(world: World) -> None:
         problem(await world.client.get(path), 404, "not_found")
     wrong = await world.client.put("/v1/tasks", json={})
     problem(wrong, 405, "method_not_allowed")
-    assert wrong.headers["allow"] == "GET, POST"
+    assert wrong.headers["allow"] == "GET, HEAD, POST"
+
+
+async def test_head_answers_like_get_without_the_body(world: World) -> None:
+    task = await world.submitted()
+    for path in ("/healthz", "/readyz", "/v1/tasks", task["links"]["self"]):
+        answer = await world.client.head(path)
+        assert (answer.status_code, answer.content) == (200, b""), path
+    problem_of_head = await world.client.head("/v1/tasks/task_01JZ8W4W9GZK4K2GZ7Q2ABCD12")
+    assert problem_of_head.status_code == 404
+    refused = await world.client.head("/v1/tasks/batch/x")
+    assert refused.status_code == 404
+    wrong = await world.client.put("/healthz")
+    assert wrong.headers["allow"] == "GET, HEAD"
 
 
 async def test_every_problem_has_a_page(world: World) -> None:
@@ -359,6 +373,31 @@ async def test_filters_repeat_for_or(world: World) -> None:
     assert await found("submitted_after=2020-01-01T00:00:00Z&type=echo") == {a, b, later}
     assert await found("submitted_before=2020-01-01T00:00:00Z") == set()
     assert await found("status=running") == set()
+    assert await found("tenant_id=default&tenant_id=nobody") == {a, b, later}
+
+
+async def test_every_status_filter_finds_its_tasks_and_no_others(world: World) -> None:
+    later = (await world.submitted(not_before="2099-01-01T00:00:00Z"))["task_id"]
+    done, fallen, claimed_, queued = [(await world.submitted())["task_id"] for _ in range(4)]
+    await finished(world.runtime, [done])
+    await dead(world.runtime, [fallen])
+    await claimed(world.runtime, [claimed_])
+
+    async def found(query: str) -> list[str]:
+        listed = (await world.client.get(f"/v1/tasks?{query}")).json()["items"]
+        return [one["task_id"] for one in listed]
+
+    assert await found("status=scheduled") == [later]
+    assert await found("status=done") == [done]
+    assert await found("status=dead_lettered") == [fallen]
+    assert await found("status=running") == [claimed_]
+    assert await found("status=queued") == [queued]
+    assert await found("status=queued&status=dead_lettered&status=scheduled&status=running") == [
+        queued, claimed_, fallen, later,
+    ]  # fmt: skip
+    assert await found("status=done&status=queued") == [queued, done]
+    await released(world.runtime, [queued])
+    assert await found("status=queued") == [queued]
 
 
 @pytest.mark.parametrize(
@@ -366,7 +405,7 @@ async def test_filters_repeat_for_or(world: World) -> None:
     [
         "page_size=0", "page_size=-1", "page_size=x", "page_size=", "nope=1", "status=nope", "page_token=x",
         "page_token=" + base64.urlsafe_b64encode(b"1:\xff").decode(), "submitted_after=2020-01-01",
-        "group=%00", "group=", "include=input", "page_token=%00",
+        "group=%00", "group=", "include=input", "page_token=%00", "page_size=1&page_size=2",
     ],
 )  # fmt: skip
 async def test_parameters_that_do_not_validate_are_422(world: World, query: str) -> None:

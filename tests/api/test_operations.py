@@ -104,6 +104,7 @@ async def test_dead_letters_are_listed_page_by_page_and_filtered(world: World) -
     assert story["item"]["error_type"] == "invalid_payload"
     assert [attempt["outcome"] for attempt in story["attempts"]] == ["dead_lettered"]
     assert story["history"][0]["kind"] == "submitted"
+    assert story["effects"] == []
     problem(await world.client.get("/v1/dead-letters", params={"eror_type": "x"}), 422, "invalid_parameter")
 
 

@@ -170,10 +170,22 @@ async def test_what_is_paused_is_not_released_until_it_is_resumed(runtime: Runti
     assert {message.type for message in broker.sent} == {"other"}
 
     await resume(runtime, operator, paused.pause_id)
-    dispatcher._world_pace.next_at = 0.0
     await dispatcher.round()
     await dispatcher.stand_down()
     assert [message.type for message in broker.sent].count("echo") == 2
+
+
+async def test_a_pause_holds_from_the_next_round_on(runtime: Runtime, broker: RecordingBroker) -> None:
+    await a_worker(runtime, slots=16)
+    dispatcher = await a_leader(runtime)
+    await dispatcher.round()
+
+    await create(runtime, ServiceActor("ana", "key_1"), "class:common", "provider down", None)
+    await submitted(runtime, 2)
+    await dispatcher.round()
+    await dispatcher.stand_down()
+
+    assert broker.sent == []
 
 
 async def test_a_limit_caps_what_is_in_flight(runtime: Runtime, broker: RecordingBroker) -> None:

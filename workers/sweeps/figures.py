@@ -31,7 +31,13 @@ async def run_once(runtime: Runtime) -> int:
             for one in policy.classes
         ]
         await figures.write(
-            connection, {row.priority_class: _spell(row, counted.get(row.priority_class, Counted())) for row in found}
+            connection,
+            {
+                row.priority_class: _spell(
+                    row, counted.get(row.priority_class, Counted()), book.allotments[row.priority_class].reach
+                )
+                for row in found
+            },
         )
     runtime.metrics.class_figures(found)
     runtime.metrics.dead_letters_open(dead)
@@ -97,7 +103,7 @@ def _figures(
     )
 
 
-def _spell(row: ClassFigures, counted: Counted) -> str:
+def _spell(row: ClassFigures, counted: Counted, reach: int) -> str:
     waits = counted.waits
     in_time = [wait for wait in waits if row.start_within_seconds is None or wait <= row.start_within_seconds]
     return json.dumps(
@@ -106,6 +112,7 @@ def _spell(row: ClassFigures, counted: Counted) -> str:
             "delayed": row.delayed,
             "released": row.released,
             "running": row.running,
+            "reach": reach,
             "nominal": row.seats_nominal,
             "maximum": row.seats_maximum,
             "lent": row.seats_lent,

@@ -43,7 +43,7 @@ def ended_attempt(row: Row[Any]) -> Attempt:
     """Show an attempt that has ended."""
     error = None
     if row.error_type is not None:
-        error = TaskError(row.error_type, row.error_message or "", row.retry_after_seconds is not None)
+        error = TaskError(row.error_type, row.error_message or "", bool(row.error_retryable))
     return Attempt(
         **_times(row, row.started_at),
         finished_at=row.finished_at,

@@ -9,6 +9,7 @@ from app.api.front import Front, front_of
 from app.api.headers import rate_headers, trace_of
 from app.api.operation import encoded, operation
 from app.api.problems import problem_of
+from app.api.query import refuse_parameters
 from app.api.routers.tasks import IDEMPOTENCY_KEY, RATE_HEADERS, TENANT, TRACEPARENT
 from app.api.schemas.tasks import AcceptedItem, BatchAnswer, RefusedItem, TaskBatch
 from app.api.submissions import read_item, read_items
@@ -22,6 +23,7 @@ from app.services.submission import Submission
 
 router = APIRouter(tags=["tasks"])
 _INSTANCE = "/v1/tasks/batch"
+_PARAMETERS = frozenset({"tenant_id"})
 
 
 @router.post(
@@ -43,10 +45,7 @@ async def submit_batch(request: Request) -> Response:
     """Accept many tasks; idempotency is per item, and pointers in an item's problem are relative to it."""
     front = front_of(request)
     caller = await authorize(front, request.headers.get("authorization"), Scope.TASKS_WRITE)
-    if any(name != "tenant_id" for name in request.query_params):
-        raise Invalid(
-            code="invalid_parameter", detail="There is a parameter that the operation does not know. Known: tenant_id."
-        )
+    refuse_parameters(request, _PARAMETERS)
     if str(IDEMPOTENCY_KEY["name"]) in request.headers:
         raise Invalid(
             [(":Idempotency-Key", "a batch has none: give each item its own idempotency_key")],

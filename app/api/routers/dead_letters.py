@@ -11,9 +11,9 @@ from app.api.bulk_view import bulk_accepted, dead_letter_filter
 from app.api.front import Front, front_of
 from app.api.operation import body_of, encoded, operation
 from app.api.path_ids import check_id
-from app.api.query import PlainText, TenantPageQuery, next_token
+from app.api.query import PlainText, TenantsPageQuery, next_token
 from app.api.routers.attempts import ended_attempt
-from app.api.routers.tasks import listed_tenant
+from app.api.routers.tasks import listed_tenants
 from app.api.schemas.common import Instant, raw
 from app.api.schemas.history import Event
 from app.api.schemas.operations import (
@@ -44,7 +44,7 @@ router = APIRouter(tags=["dead letters"])
 Reader = Annotated[Caller, Depends(needs(Scope.DEAD_LETTERS_READ))]
 
 
-class DeadLetterQuery(TenantPageQuery):
+class DeadLetterQuery(TenantsPageQuery):
     """What dead letters can be filtered by; repeated parameters mean "or"."""
 
     error_type: list[PlainText] | None = None
@@ -54,14 +54,14 @@ class DeadLetterQuery(TenantPageQuery):
     failed_after: Instant | None = None
     failed_before: Instant | None = None
 
-    def chosen(self, tenant_id: str | None) -> DeadLetterFilter:
-        """Turn the parameters into a filter within what `tenant_id` may see."""
+    def chosen(self, tenant_ids: tuple[str, ...]) -> DeadLetterFilter:
+        """Turn the parameters into a filter on things of `tenant_ids`."""
         return DeadLetterFilter(
             error_type=tuple(self.error_type or ()),
             type=tuple(self.type or ()),
             priority_class=tuple(self.priority_class or ()),
             group=tuple(self.group or ()),
-            tenant_id=(tenant_id,) if tenant_id else (),
+            tenant_id=tenant_ids,
             failed_after=self.failed_after,
             failed_before=self.failed_before,
         )
@@ -94,7 +94,7 @@ def _shown(front: Front, row: Row[Any]) -> DeadLetter:
 async def read_dead_letters(request: Request, caller: Reader, query: Annotated[DeadLetterQuery, Query()]) -> Response:
     """List dead letters; a platform key also sees messages that could not be read."""
     front = front_of(request)
-    found = query.chosen(listed_tenant(front, caller, query.tenant_id))
+    found = query.chosen(listed_tenants(front, caller, query.tenant_id or ()))
     rows = await dead_letters.page(front.runtime, caller, found, before=query.after(), limit=query.page_size + 1)
     page = cut(rows, query.page_size, "dead_letter_id")
     return encoded(200, DeadLetterPage([_shown(front, row) for row in page.rows], next_token(page.last_id)))
@@ -150,7 +150,7 @@ async def read_story(request: Request, id: str, caller: Reader) -> Response:
         attempts = [ended_attempt(row) for row in story.history.attempts][::-1]
         history = compose(story.task, story.history)
         events = [Event(one.at, one.kind, one.reason, one.actor, raw(one.detail)) for one in history]
-    return encoded(200, DeadLetterStory(_shown(front, story.item), attempts, events))
+    return encoded(200, DeadLetterStory(_shown(front, story.item), attempts, [], events))
 
 
 @router.post(

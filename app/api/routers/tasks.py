@@ -1,6 +1,7 @@
 """POST /v1/tasks, GET /v1/tasks and GET /v1/tasks/{task_id}."""
 
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -12,7 +13,7 @@ from app.api.auth import authorize, needs
 from app.api.front import Front, front_of
 from app.api.headers import NO_WAIT, Wait, idempotency_key, rate_headers, trace_of, wait_of
 from app.api.operation import encode, encoded, operation
-from app.api.query import PlainText, TenantPageQuery, next_token
+from app.api.query import PlainText, TenantsPageQuery, next_token, refuse_parameters
 from app.api.schemas.common import Instant
 from app.api.schemas.tasks import Task, TaskPage, TaskSubmission
 from app.api.submissions import read_single
@@ -22,7 +23,7 @@ from app.domain.scopes import Scope
 from app.ids import is_id
 from app.services.actors import check_seen
 from app.services.callers import Caller
-from app.services.errors import Forbidden, Invalid, NotFound
+from app.services.errors import Forbidden, NotFound
 from app.services.intake import Accepted
 from app.services.queries import get_task, list_tasks
 from app.store.filters import TaskFilter
@@ -49,6 +50,7 @@ IDEMPOTENCY_KEY = {
     "description": "1 to 255 visible ASCII characters; kept 7 days; bare and quoted are the same key",
 }
 TRACEPARENT = {"name": "traceparent", "in": "header", "schema": {"type": "string"}, "description": "W3C trace context"}
+_PARAMETERS = frozenset({"tenant_id", "wait"})
 RATE_HEADERS = ("RateLimit", "RateLimit-Policy")
 
 
@@ -104,11 +106,7 @@ def _query_of(request: Request, front: Front) -> tuple[str | None, Wait]:
     """Read what the query of a submission may hold: `tenant_id` and `wait`. Raises Invalid."""
     if not request.scope["query_string"]:
         return None, wait_of(request, front.runtime.settings.api.max_wait_seconds)
-    if any(name not in ("tenant_id", "wait") for name in request.query_params):
-        raise Invalid(
-            code="invalid_parameter",
-            detail="There is a parameter that the operation does not know. Known: tenant_id, wait.",
-        )
+    refuse_parameters(request, _PARAMETERS)
     return request.query_params.get("tenant_id"), wait_of(request, front.runtime.settings.api.max_wait_seconds)
 
 
@@ -173,7 +171,7 @@ def _look_again_in(row: Row[Any]) -> int:
     return min(60, max(1, math.ceil((due - datetime.now(UTC)).total_seconds())))
 
 
-class TaskListQuery(TenantPageQuery):
+class TaskListQuery(TenantsPageQuery):
     """What tasks can be filtered by; repeated parameters mean "or"."""
 
     status: list[TaskStatus] | None = None
@@ -185,15 +183,15 @@ class TaskListQuery(TenantPageQuery):
     submitted_before: Instant | None = None
     include: list[Literal["result"]] | None = None
 
-    def chosen(self, tenant_id: str | None) -> TaskFilter:
-        """Turn the parameters into a filter within what `tenant_id` may see."""
+    def chosen(self, tenant_ids: tuple[str, ...]) -> TaskFilter:
+        """Turn the parameters into a filter on things of `tenant_ids`."""
         return TaskFilter(
             status=tuple(self.status or ()),
             type=tuple(self.type or ()),
             priority_class=tuple(self.priority_class or ()),
             group=tuple(self.group or ()),
             source_ref=tuple(self.source_ref or ()),
-            tenant_id=(tenant_id,) if tenant_id else (),
+            tenant_id=tenant_ids,
             submitted_after=self.submitted_after,
             submitted_before=self.submitted_before,
         )
@@ -212,13 +210,19 @@ async def read_tasks(
         raise Forbidden(f"The key lacks the scope {Scope.PAYLOADS_READ}.")
     page = await list_tasks(
         front.runtime.database,
-        query.chosen(listed_tenant(front, caller, query.tenant_id)),
+        query.chosen(listed_tenants(front, caller, query.tenant_id or ())),
         after=query.after(),
         size=query.page_size,
         with_result=with_result,
     )
     items = [listed_task_of(front, row, with_result=with_result) for row in page.rows]
     return encoded(200, TaskPage(items, next_token(page.last_id)))
+
+
+def listed_tenants(front: Front, caller: Caller, named: Sequence[str]) -> tuple[str, ...]:
+    """Tell whose things a list shows; none means everybody's. Raises Forbidden when a tenant's key names another."""
+    whose = [listed_tenant(front, caller, one) for one in named or (None,)]
+    return tuple(one for one in whose if one is not None)
 
 
 def listed_tenant(front: Front, caller: Caller, named: str | None) -> str | None:

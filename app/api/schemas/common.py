@@ -8,12 +8,14 @@ import msgspec
 from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-_RFC3339 = re.compile(r"^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:[Zz]|[+-]\d{2}:\d{2})$", re.ASCII)
+_RFC3339 = re.compile(
+    r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)", re.ASCII
+)
 
 
 def parse_instant(value: object) -> datetime:
     """Read an RFC 3339 time with an offset; returns it in UTC. Raises PydanticCustomError."""
-    if isinstance(value, str) and _RFC3339.match(value):
+    if isinstance(value, str) and _RFC3339.fullmatch(value):
         try:
             parsed = datetime.fromisoformat(value.upper()).astimezone(UTC)
         except (ValueError, OverflowError):

@@ -163,10 +163,14 @@ class DeadLetterSample(msgspec.Struct, frozen=True):
 
 
 class DeadLetterStory(msgspec.Struct, frozen=True):
-    """One dead letter with its attempts (newest first) and its history (oldest first)."""
+    """One dead letter with its attempts (newest first), its effects, and its history (oldest first).
+
+    This release records no effects.
+    """
 
     item: DeadLetter
     attempts: list[Attempt]
+    effects: list[Json]
     history: list[Event]
 
 
