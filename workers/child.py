@@ -38,6 +38,7 @@ class _Pipe:
         self._reader = reader
         self._writer = writer
         self._lock = threading.Lock()
+        self._asking = threading.Lock()
 
     def hear(self) -> dict[str, Any] | None:
         line = self._reader.readline()
@@ -52,8 +53,11 @@ class _Pipe:
         return await asyncio.to_thread(self._ask, ref)
 
     def _ask(self, ref: str) -> tuple[bytes, str]:
-        self.say({"read": ref})
-        match self.hear():
+        # One question at a time: answers do not say what they answer.
+        with self._asking:
+            self.say({"read": ref})
+            heard = self.hear()
+        match heard:
             case {"content": str(content), "content_type": str(content_type)}:
                 return base64.b64decode(content), content_type
             case {"missing": [error_type, message]}:

@@ -19,6 +19,7 @@ from app.domain.failure import Failure
 from workers.context import ReadInput
 from workers.run import Run
 
+_LAST_WORDS_SECONDS = 0.5
 _LINE_LIMIT = 64 * 1024 * 1024
 
 
@@ -46,12 +47,18 @@ class _Child:
     async def start(cls, modules: Sequence[str]) -> "_Child":
         to_child_read, to_child_write = os.pipe()
         from_child_read, from_child_write = os.pipe()
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "workers.child", str(to_child_read), str(from_child_write), str(os.getpid()),
-            *modules, pass_fds=(to_child_read, from_child_write), stdin=asyncio.subprocess.DEVNULL, stdout=2,
-        )  # fmt: skip
-        os.close(to_child_read)
-        os.close(from_child_write)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "workers.child", str(to_child_read), str(from_child_write), str(os.getpid()),
+                *modules, pass_fds=(to_child_read, from_child_write), stdin=asyncio.subprocess.DEVNULL, stdout=2,
+            )  # fmt: skip
+        except BaseException:
+            os.close(to_child_write)
+            os.close(from_child_read)
+            raise
+        finally:
+            os.close(to_child_read)
+            os.close(from_child_write)
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=_LINE_LIMIT)
         await loop.connect_read_pipe(
@@ -67,7 +74,16 @@ class _Child:
         await self.writer.drain()
 
     async def hear(self) -> dict[str, Any] | None:
-        line = await self.reader.readline()
+        """Give the next message; None once the child has ended, also when processes that it left hold the pipe open."""
+        reading, ending = asyncio.create_task(self.reader.readline()), asyncio.create_task(self.process.wait())
+        try:
+            await asyncio.wait((reading, ending), return_when=asyncio.FIRST_COMPLETED)
+            # What it said before it ended lies in the pipe already.
+            await asyncio.wait((reading,), timeout=_LAST_WORDS_SECONDS)
+            line = reading.result() if reading.done() else b""
+        finally:
+            reading.cancel()
+            ending.cancel()
         return json.loads(line) if line.endswith(b"\n") else None
 
     async def end(self) -> None:

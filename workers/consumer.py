@@ -42,6 +42,7 @@ class TaskConsumer:
         self.slots = slots
         self.runs: dict[tuple[str, int], Run] = {}
         self._settings = runtime.settings.worker
+        self._last_writes_seconds = runtime.settings.database.retry_for_seconds
         self._runner = runner
         self._read_input = read_input
         self._record_malformed = record_malformed
@@ -126,7 +127,12 @@ class TaskConsumer:
             await asyncio.wait(tasks, timeout=min(self._settings.cancel_grace_seconds, _LAST_WORDS_SECONDS))
         for run in list(self.runs.values()):
             self.end(run)
-        await self._until(lambda: not self.claims.busy and not self.settlements.busy)
+        try:
+            async with asyncio.timeout(self._last_writes_seconds):
+                await self._until(lambda: not self.claims.busy and not self.settlements.busy)
+        except TimeoutError:
+            # The database stays away: the leases run out, and others take these tasks back.
+            event(log, "drained_without_database", level=logging.ERROR, unwritten=self.settlements.backlog)
 
     async def _until(self, quiet: Callable[[], bool]) -> None:
         while not quiet():

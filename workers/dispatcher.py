@@ -9,14 +9,13 @@ from collections.abc import Callable
 import asyncpg
 
 from app.runtime import Runtime
-from app.services.dispatch import Dispatcher, LostLead
+from app.services.dispatch import ROLE, Dispatcher, LostLead
 from app.services.pokes import CHANNEL
 from app.store import leaders
 from app.store.database import is_transient
 from app.telemetry.logs import event
 
 log = logging.getLogger("despacho.dispatcher")
-ROLE = "dispatcher"
 
 
 class DispatcherLoop:

@@ -65,7 +65,13 @@ class LeaseGuard:
     def _watch(self) -> None:
         reported_at: float | None = None
         renewed_at = 0.0
-        while not self._stop.wait(self._blocked_after_seconds / 4):
+        while True:
+            slept_at = time.monotonic()
+            if self._stop.wait(self._blocked_after_seconds / 4):
+                return
+            if time.monotonic() - slept_at > self._blocked_after_seconds:
+                # The whole process stood still (stopped, suspended): the loop has its chance first.
+                self.beat()
             blocked_seconds = time.monotonic() - self._beat_at
             if blocked_seconds < self._blocked_after_seconds:
                 reported_at = None

@@ -7,6 +7,7 @@ import secrets
 import socket
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -71,10 +72,13 @@ class Pool:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set, then drain and leave the register."""
-        loops = [
-            asyncio.create_task(self.consumer.receive_forever(), name="receive"),
+        writers = [
             asyncio.create_task(self.consumer.claims.forever(), name="claim"),
             asyncio.create_task(self.consumer.settlements.forever(), name="settle"),
+        ]
+        loops = [
+            *writers,
+            asyncio.create_task(self.consumer.receive_forever(), name="receive"),
             asyncio.create_task(self._beat_forever(stop), name="heartbeat"),
         ]
         if self._guard is not None:
@@ -82,23 +86,30 @@ class Pool:
             loops.append(asyncio.create_task(self._tick_forever(self._guard), name="lease guard"))
         event(log, "worker_started", worker_id=self.identity.worker_id, slots=self.identity.slots)
         stopping = asyncio.create_task(stop.wait())
-        done, _ = await asyncio.wait([*loops, stopping], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([*loops, stopping], return_when=asyncio.FIRST_COMPLETED)
         stop.set()
+        draining = asyncio.create_task(self.consumer.drain(self._settings.drain_grace_seconds))
         try:
-            await self.consumer.drain(self._settings.drain_grace_seconds)
+            # Without the two that write, draining would wait for ever: then the leases run out, and others take over.
+            await asyncio.wait([draining, *writers], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await self._leave(loops)
-        for loop in done - {stopping}:
-            if not loop.cancelled() and (error := loop.exception()) is not None:
+            draining.cancel()
+            await asyncio.gather(draining, return_exceptions=True)
+            await self._leave([*loops, stopping])
+        for task in (*loops, draining):
+            if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
 
-    async def _leave(self, loops: Sequence[asyncio.Task[None]]) -> None:
+    async def _leave(self, loops: Sequence[asyncio.Task[Any]]) -> None:
+        if self._guard is not None:
+            # First of all: it would take the end of its beats for a loop that hangs.
+            await asyncio.to_thread(self._guard.stop)
+        for run in list(self.consumer.runs.values()):
+            run.stop(Interrupt.LOST)
         for loop in loops:
             loop.cancel()
         await asyncio.gather(*loops, return_exceptions=True)
         await self.consumer.consumer.close()
-        if self._guard is not None:
-            self._guard.stop()
         self.runner.close()
         await self.children.close()
         try:
@@ -114,7 +125,10 @@ class Pool:
         while True:
             started = time.monotonic()
             try:
-                await self.beat(draining=stop.is_set())
+                # A connection to a server that is gone without a word answers nothing for minutes: another is tried
+                # while the leases still last.
+                async with asyncio.timeout(max(every, self._settings.lease_seconds / 4)):
+                    await self.beat(draining=stop.is_set())
             except Exception as error:
                 event(log, "heartbeat_failed", level=logging.WARNING, error=error)
             await asyncio.sleep(max(0.05, every - (time.monotonic() - started)))

@@ -83,8 +83,11 @@ class Runner:
             case Interrupt.TIMEOUT:
                 message = f"the handler did not end within {claimed.timeout_seconds:g} seconds"
                 return self._failed(claimed, self._registry.get(claimed.type), Failure("timeout", message, True))
-            case _:
+            case Interrupt.LOST:
                 return None
+            case None:  # the handler cancelled its own task
+                cancelled = classify(asyncio.CancelledError(), datetime.now(UTC))
+                return self._failed(claimed, self._registry.get(claimed.type), cancelled)
 
     def unstorable(self, run: Run) -> Settlement:
         """Say what shall be written in place of a settlement that the database refuses to store."""

@@ -21,6 +21,7 @@ from workers.run import Run
 
 log = logging.getLogger("despacho.worker")
 BATCH = 500
+_BATCH_CHARACTERS = 16 * 1024 * 1024
 Entry = tuple[Run, Settlement]
 
 
@@ -72,8 +73,7 @@ class Settlements:
             if not self._ended:
                 self._wake.clear()
                 await self._wake.wait()
-            batch = self._ended[:BATCH]
-            del self._ended[: len(batch)]
+            batch = self._batch()
             self._flushing = True
             groups: dict[Move, list[Entry]] = {}
             for entry in batch:
@@ -82,6 +82,18 @@ class Settlements:
                 await self._settle(group)
             self._flushing = False
             self._on_written()
+
+    def _batch(self) -> list[Entry]:
+        """Take the next settlements off: as many as go in one statement, by their number and by their size."""
+        count, characters = 0, 0
+        for _, settlement in self._ended[:BATCH]:
+            characters += len(settlement.result or "")
+            if count and characters > _BATCH_CHARACTERS:
+                break
+            count += 1
+        batch = self._ended[:count]
+        del self._ended[:count]
+        return batch
 
     async def _settle(self, group: list[Entry]) -> None:
         self._runtime.metrics.batch_flushed("settle", len(group))

@@ -125,8 +125,8 @@ def api(
     ] = None,
 ) -> None:
     """Serve the REST API. Needs DESPACHO_DATABASE_URL and DESPACHO_AMQP_URL. SIGTERM drains."""
+    from app.cli.api_role import serve_api
     from app.cli.hosting import run
-    from app.cli.roles import serve_api
 
     settings = _settings(api={"host": host, "port": port, "host_dispatcher": with_dispatcher})
     run(lambda stop: serve_api(settings, stop), settings, "api")

@@ -12,13 +12,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from sqlalchemy.ext.asyncio import AsyncConnection
+
 from app.broker.base import Published
 from app.domain.capacity import Capacity, Pool, Seats
+from app.domain.policy_file import PolicyError
 from app.domain.release import Demand, Plan, plan_release
 from app.runtime import Runtime
 from app.services.in_flight import InFlight, Pace
 from app.services.releases import by_limit, figures_of, message_of, pools_of, tenant_heads
-from app.store import delayed, flights, lanes, looks, tallies, workers
+from app.store import delayed, flights, lanes, leaders, looks, tallies, workers
 from app.store.hot import HotRow
 from app.store.lanes import LaneHeads
 from app.telemetry.logs import event
@@ -26,6 +29,8 @@ from app.telemetry.logs import event
 log = logging.getLogger("despacho.dispatcher")
 
 MAX_LANES = 64
+MOST_FLOORS = 4 * MAX_LANES
+ROLE = "dispatcher"
 
 
 class LostLead(Exception):
@@ -60,6 +65,7 @@ class Dispatcher:
         self._lane_pace = Pace(1.0)
         self._publishing: set[asyncio.Task[None]] = set()
         self._broker_rest_until = 0.0
+        self._policy_is_read = True
 
     async def take_over(self, epoch: int) -> None:
         """Begin to lead under `epoch`: forget what was remembered, count anew."""
@@ -91,6 +97,8 @@ class Dispatcher:
         if plan is None or not plan.releases:
             return moved
         released = await self._release(plan, heads)
+        if not released:
+            return moved
         publishing = asyncio.create_task(self._publish(released))
         self._publishing.add(publishing)
         publishing.add_done_callback(self._publishing.discard)
@@ -123,7 +131,7 @@ class Dispatcher:
         async with self.runtime.database.transaction() as connection:
             if world:
                 self._pools = pools_of(await workers.live(connection))
-                await self.runtime.policy.refresh(connection)
+                await self._refresh_policy(connection)
             in_flight = await flights.counts(connection) if count else {}
             if self.runtime.policy.current.limits:
                 self._by_limit = by_limit(await flights.counts_by_name(connection), self.runtime.registry)
@@ -133,6 +141,16 @@ class Dispatcher:
             self._world_pace.ran(started)
         if count:
             self._count_pace.ran(started)
+
+    async def _refresh_policy(self, connection: AsyncConnection) -> None:
+        try:
+            await self.runtime.policy.refresh(connection)
+            self._policy_is_read = True
+        except PolicyError as error:
+            # A newer release has stored what this one cannot read: the last policy that it could goes on to rule.
+            if self._policy_is_read:
+                event(log, "policy_not_read", level=logging.ERROR, error=error)
+            self._policy_is_read = False
 
     async def _come_due(self) -> int:
         if not self._due_pace.due():
@@ -242,7 +260,7 @@ class Dispatcher:
             # The answer may have been lost after the commit: whatever lies in flight unclaimed is published again.
             self._count_pace.next_at = 0.0
             raise
-        if not rows:
+        if not rows and not await self._still_leads():
             raise LostLead
         self._clocks.update(plan.clocks)
         for row in rows:
@@ -254,13 +272,22 @@ class Dispatcher:
         self._move_floors(heads, {row.task_id for row in rows})
         return rows
 
+    async def _still_leads(self) -> bool:
+        """Tell a lost lead from rows that were all cancelled or expired between the look and the release."""
+        found = await leaders.leader(self.runtime.database, ROLE)
+        return found is not None and found.alive and (found.holder, found.epoch) == (self.holder, self.epoch)
+
     def _move_floors(self, heads: Sequence[LaneHeads], gone: set[str]) -> None:
         """Remember how far each lane was emptied from its start: up to the first task that stayed."""
         for lane in heads:
             stayed = next(
                 (at for at, task_id in zip(lane.order_ats, lane.task_ids, strict=True) if task_id not in gone), None
             )
+            self._floors.pop(lane.lane_id, None)
             self._floors[lane.lane_id] = stayed or lane.order_ats[-1]
+        # Only what was emptied lately is worth its place: every floor is sent, and looked at for every lane.
+        for lane_id in list(self._floors)[: max(0, len(self._floors) - MOST_FLOORS)]:
+            del self._floors[lane_id]
 
     async def _publish(self, rows: Sequence[HotRow]) -> None:
         """Publish released rows; what could not be published goes back at once, as a new stay in the queue."""

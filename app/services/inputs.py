@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import AsyncIterable, Iterable, Mapping
+from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -14,6 +14,7 @@ from app.services.errors import Invalid, NotFound, ServiceError
 from app.store import inputs
 from app.store.inputs import StoredInput
 
+NO_SUCH_INPUT = "no input is stored under this reference"
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
 _CONTENT_TYPE = re.compile(r"^[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}(;[ -~]{0,120})?$")
 
@@ -83,15 +84,23 @@ async def check_refs(runtime: Runtime, tenant_id: str, refs: Mapping[str, str] |
     Raises Invalid with the pointers of those that do not exist. To be called right before the tasks are stored.
     """
     wanted = list(refs.items() if isinstance(refs, Mapping) else refs)
-    well_formed = sorted({ref for _, ref in wanted if is_id("input", ref)})
-    known = (
-        await runtime.database.run(lambda connection: inputs.mark_used(connection, tenant_id, well_formed))
-        if well_formed
-        else set()
-    )
-    missing = [(pointer, "no input is stored under this reference") for pointer, ref in wanted if ref not in known]
+    known = await known_refs(runtime, tenant_id, (ref for _, ref in wanted))
+    missing = [(pointer, NO_SUCH_INPUT) for pointer, ref in wanted if ref not in known]
     if missing:
-        raise Invalid(missing, code="unknown_input_ref", detail="There is no such stored input.")
+        raise unknown_refs(missing)
+
+
+async def known_refs(runtime: Runtime, tenant_id: str, refs: Iterable[str]) -> set[str]:
+    """Name those of `refs` under which the tenant has an input, and mark these as used; one look-up for all of them."""
+    well_formed = sorted({ref for ref in refs if is_id("input", ref)})
+    if not well_formed:
+        return set()
+    return await runtime.database.run(lambda connection: inputs.mark_used(connection, tenant_id, well_formed))
+
+
+def unknown_refs(missing: Sequence[tuple[str, str]] = (("#/input_ref", NO_SUCH_INPUT),)) -> Invalid:
+    """Say that inputs, given as (pointer, what is wrong), are not stored."""
+    return Invalid(missing, code="unknown_input_ref", detail="There is no such stored input.")
 
 
 async def _read(chunks: AsyncIterable[bytes], limit_bytes: int) -> tuple[bytes, str]:

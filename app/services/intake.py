@@ -4,6 +4,7 @@ Same key and body again is answered with the task that is there, whatever has ch
 policy. A refused submission does not use its key up.
 """
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from app.domain.scopes import Scope
 from app.runtime import Runtime
 from app.services.callers import Caller
 from app.services.errors import InFlight, Invalid, QuotaExceeded, ServiceError
-from app.services.inputs import check_refs
+from app.services.inputs import check_refs, known_refs, unknown_refs
 from app.services.quota import OpenTasksQuota
 from app.services.rates import Rates, RateStanding
 from app.services.submission import Submission, Submitter, prepare
@@ -87,13 +88,16 @@ class Intake:
         answers: list[Taken | ServiceError | None] = [one if isinstance(one, ServiceError) else None for one in items]
         prepared: list[tuple[int, NewTask]] = []
         may_claim = caller.may(Scope.PRIORITY_CLAIM)
+        wanted = [one for one in items if isinstance(one, Submission)]
+        refs = [one.input_ref for one in wanted if one.input_ref is not None]
+        stored_refs = await known_refs(self._runtime, tenant.facts.tenant_id, refs)
         for position, asked in enumerate(items):
             if isinstance(asked, ServiceError):
                 continue
             try:
                 task = prepare(self._runtime, tenant.facts, caller.subject, may_claim, asked)
-                if asked.input_ref is not None:
-                    await check_refs(self._runtime, tenant.facts.tenant_id, {"#/input_ref": asked.input_ref})
+                if asked.input_ref is not None and asked.input_ref not in stored_refs:
+                    raise unknown_refs()
             except Invalid as refusal:
                 answers[position] = await self._known_or(tenant, asked, refusal)
             else:
@@ -139,14 +143,14 @@ class Intake:
         except Exception as error:
             if not is_data_error(error):
                 raise
-        # One of them holds the others up: each goes by itself. Those that were committed are found again by their ids.
-        outcomes: list[Stored | Replayed | KeyReused | ServiceError] = []
-        for task in tasks:
-            try:
-                outcomes.append(await self._commit(tenant, task))
-            except ServiceError as refusal:
-                outcomes.append(refusal)
-        return outcomes
+        # One of them holds the others up: each has its own answer. Those that were committed are found by their ids.
+        return list(await asyncio.gather(*(self._committed(tenant, task) for task in tasks)))
+
+    async def _committed(self, tenant: Tenant, task: NewTask) -> Stored | Replayed | KeyReused | ServiceError:
+        try:
+            return await self._commit(tenant, task)
+        except ServiceError as refusal:
+            return refusal
 
     async def _known(self, tenant: Tenant, asked: Submission) -> Repeated | None:
         """Find the task that this very submission made before, if its key is held."""

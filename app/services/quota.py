@@ -4,6 +4,7 @@ Only tenants that have a quota come this way. What arrives together is counted o
 of the tenant; the lock's transaction waits for nothing but the database.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -29,6 +30,7 @@ class OpenTasksQuota:
         self._runtime = runtime
         self._submitter = submitter
         self._gates: dict[str, Coalescer[tuple[TenantFacts, NewTask], Admitted]] = {}
+        self._turns: dict[str, asyncio.Lock] = {}
 
     async def submit(self, tenant: TenantFacts, task: NewTask) -> Admitted:
         """Commit one task or refuse it. Raises what the submitter raises."""
@@ -60,7 +62,9 @@ class OpenTasksQuota:
                 answers.extend(outcomes)
                 room -= sum(isinstance(outcome, Stored) for outcome in outcomes)
 
-        await self._runtime.database.run(under_lock)
+        # Who waits for the lock holds a connection: one for each tenant and process is enough.
+        async with self._turns.setdefault(tenant.tenant_id, asyncio.Lock()):
+            await self._runtime.database.run(under_lock)
         return [*answers, *(_refusal(tenant) for _ in waiting)]
 
 

@@ -3,9 +3,9 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC
 from typing import Any
 
+import msgspec
 from sqlalchemy.engine import Row
 
 from app.broker.base import TaskMessage
@@ -16,13 +16,15 @@ from app.store.hot import HotRow
 from app.store.lanes import LaneHeads
 from app.task_modules import TaskType
 
+_encode = msgspec.json.Encoder().encode
+
 
 def message_of(row: HotRow | Row[Any]) -> TaskMessage:
     """Make the message of a released row."""
     trace = {} if row.traceparent is None else {"traceparent": row.traceparent}
     if row.tracestate is not None:
         trace["tracestate"] = row.tracestate
-    created_at = row.submitted_at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    created_at = _encode(row.submitted_at)[1:-1].decode()
     return TaskMessage(row.task_id, row.task_type, row.tenant_id, row.attempt, row.dispatch, created_at, trace)
 
 

@@ -7,6 +7,7 @@ task that is there; two dispatchers at once do the same.
 
 import dataclasses
 import hashlib
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,8 +26,12 @@ from app.services.errors import Conflict, FieldError, Invalid, NotFound, QuotaEx
 from app.services.quota import OpenTasksQuota
 from app.services.submission import Submission, Submitter, TenantFacts, prepare
 from app.store import schedules
+from app.store.database import is_data_error, is_transient
 from app.store.schedules import NewSchedule
 from app.store.submissions import NewTask, Stored
+from app.telemetry.logs import event
+
+log = logging.getLogger(__name__)
 
 ENDPOINT = "schedules"
 _TURN_LIMIT = 200
@@ -116,7 +121,13 @@ async def fire_due(runtime: Runtime) -> int:
         due = await schedules.due(connection, _TURN_LIMIT)
     made = 0
     for row in due:
-        made += await _fire(runtime, row)
+        try:
+            made += await _fire(runtime, row)
+        except Exception as error:
+            if is_transient(error):
+                raise
+            # It stays due; those behind it do not wait for whoever mends it.
+            event(log, "schedule_not_fired", level=logging.ERROR, error=error, schedule_id=row.schedule_id)
     return made
 
 
@@ -134,6 +145,10 @@ async def _fire(runtime: Runtime, row: Row[Any]) -> int:
             problem = str(error)
         except ServiceError as error:
             problem = str(error)
+        except Exception as error:
+            if not is_data_error(error):
+                raise
+            problem = "a value of its task cannot be stored"
 
     async def once(connection: AsyncConnection) -> None:
         await schedules.move_on(

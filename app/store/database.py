@@ -25,23 +25,19 @@ from app.store.hot import HotPool, HotRow
 
 T = TypeVar("T")
 
-# Transient by SQLSTATE: serialisation failure, deadlock, statement cache after DDL, shutdown and start-up of the
-# server, too many connections, read-only server after a failover, lost connections.
+# Transient by SQLSTATE: serialisation failure, deadlock, a transaction that idled (a process that was frozen), statement
+# cache after DDL, shutdown and start-up of the server, read-only server after a failover; and whatever is short on the
+# server (connections, memory, disk: class 53) or between it and us (class 08).
 _TRANSIENT_STATES = frozenset(
     {
         "40001",
         "40P01",
+        "25P03",
         "0A000",
         "57P01",
         "57P02",
         "57P03",
-        "53300",
         "25006",
-        "08000",
-        "08003",
-        "08006",
-        "08001",
-        "08004",
     }
 )
 _DATA_CLASS = "22"
@@ -70,7 +66,7 @@ def is_transient(error: BaseException) -> bool:
     if state is not None:
         if state == "0A000":
             return "cached" in str(error)
-        return state in _TRANSIENT_STATES or state.startswith("08")
+        return state in _TRANSIENT_STATES or state.startswith(("08", "53"))
     if isinstance(error, DBAPIError):
         return error.connection_invalidated or isinstance(error, (InterfaceError, OperationalError))
     # The driver's own word for a connection that is closed, closing, or was lost under a statement.
@@ -122,7 +118,8 @@ class Database:
             "application_name": application_name,
             "timezone": "UTC",
             "statement_timeout": str(int(settings.statement_timeout_seconds * 1000)),
-            "idle_in_transaction_session_timeout": "60000",
+            # A frozen process must not hold rows that a release or a claim waits for: shorter than any lock timeout.
+            "idle_in_transaction_session_timeout": "4000",
         }
         connect = {
             "timeout": settings.connect_timeout_seconds,

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import text
 
-from app.store.database import Database
+from app.store.database import Database, sqlstate
 from app.store.hot import HotRow
 from app.store.lanes import ENSURE_LANES, LaneKey, lane_arrays
 from app.store.places import column
@@ -200,8 +200,7 @@ async def insert_tasks(database: Database, tasks: Sequence[NewTask]) -> list[Out
     outcomes: dict[str, Outcome] = {}
     missing: list[NewTask] = list(tasks)
     for _ in range(5):
-        rows = await database.execute_hot(SUBMIT_KEYED if keyed else SUBMIT, _parameters(missing))
-        for row in rows:
+        for row in await _inserted(database, missing, keyed):
             outcomes[row.task_id] = Stored(row.task_id, row.status, row.submitted_at, row.valid_until)
         missing = [task for task in missing if task.task_id not in outcomes]
         if missing:
@@ -211,6 +210,16 @@ async def insert_tasks(database: Database, tasks: Sequence[NewTask]) -> list[Out
             return [outcomes[task.task_id] for task in tasks]
         await database.execute_hot(ENSURE_LANES, lane_arrays(map(_lane_key, missing)))
     raise LookupError("the lane of a task was deleted again and again while it was submitted")
+
+
+async def _inserted(database: Database, tasks: Sequence[NewTask], keyed: bool) -> Sequence[HotRow]:
+    try:
+        return await database.execute_hot(SUBMIT_KEYED if keyed else SUBMIT, _parameters(tasks))
+    except Exception as error:
+        if sqlstate(error) != "23505":
+            raise
+        # The ids are ours alone: an earlier try, whose answer was lost, has only just committed.
+        return ()
 
 
 async def _already_there(database: Database, tasks: Sequence[NewTask], keyed: bool) -> dict[str, Outcome]:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -13,7 +14,8 @@ from app.domain.outcome import Settlement
 from app.domain.policy import Limit, LimitKind
 from app.runtime import Runtime
 from app.services.actors import ServiceActor
-from app.services.dispatch import Dispatcher, LostLead
+from app.services.cancellation import cancel_task
+from app.services.dispatch import MOST_FLOORS, Dispatcher, LostLead
 from app.services.pauses import create, resume
 from app.store import flights, leaders, workers
 from app.store.settlements import settle
@@ -22,6 +24,8 @@ from tests.support.eventually import eventually
 from tests.support.runtimes import AwayBroker, a_runtime, a_task_type
 from tests.support.work import claimed, finished, rows, status_of, submitted
 from workers.inbox import Inbox
+
+ACME = ServiceActor("ana", "key_1", "acme")
 
 
 class RecordingBroker(AwayBroker):
@@ -309,3 +313,61 @@ async def test_finished_work_makes_room(runtime: Runtime, broker: RecordingBroke
     await dispatcher.stand_down()
 
     assert sorted(message.task_id for message in broker.sent) == sorted(more)
+
+
+async def test_a_leader_whose_whole_round_was_cancelled_under_it_goes_on_leading(
+    runtime: Runtime, broker: RecordingBroker
+) -> None:
+    await a_worker(runtime)
+    gone = await submitted(runtime, 2)
+    dispatcher = await a_leader(runtime)
+    execute = runtime.database.execute_hot
+
+    async def cancelled_first(statement: Any, values: Any, **how: Any) -> Any:
+        if statement is flights.RELEASE:
+            for task_id in gone:
+                await cancel_task(runtime, ACME, task_id)
+        return await execute(statement, values, **how)
+
+    runtime.database.execute_hot = cancelled_first  # type: ignore[method-assign]
+    assert await dispatcher.round() == 0
+    runtime.database.execute_hot = execute  # type: ignore[method-assign]
+    (later,) = await submitted(runtime)
+    await dispatcher.round()
+    await dispatcher.stand_down()
+
+    assert [message.task_id for message in broker.sent] == [later]
+
+
+async def test_a_policy_that_this_release_cannot_read_does_not_stop_the_releases(
+    runtime: Runtime, broker: RecordingBroker
+) -> None:
+    await a_worker(runtime)
+    (task_id,) = await submitted(runtime)
+    dispatcher = await a_leader(runtime)
+    await rows(
+        runtime,
+        "INSERT INTO policies (version, document, owner, author, created_at) "
+        "VALUES ('newer', 'of = \"a later release\"', 'ops', 'ops', clock_timestamp())",
+    )
+
+    await dispatcher.round()
+    await dispatcher.stand_down()
+
+    assert [message.task_id for message in broker.sent] == [task_id]
+
+
+async def test_what_is_remembered_of_lanes_does_not_grow_with_the_tenants(
+    runtime: Runtime, broker: RecordingBroker
+) -> None:
+    await a_worker(runtime, slots=2 * MOST_FLOORS)
+    dispatcher = await a_leader(runtime)
+    for n in range(MOST_FLOORS + 50):
+        await submitted(runtime, tenant_id=f"tenant_{n}")
+
+    while await dispatcher.round():
+        pass
+    await dispatcher.stand_down()
+
+    assert len(broker.sent) == MOST_FLOORS + 50
+    assert len(dispatcher._floors) == MOST_FLOORS

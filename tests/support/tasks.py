@@ -368,3 +368,21 @@ async def returns(ctx: TaskContext, task: At) -> Any:
 def returns_process(ctx: BlockingTaskContext, task: At) -> Any:
     """Return something from a process."""
     return RESULTS[task.kind]
+
+
+@task_type("cancels_itself", timeout_seconds=30, max_attempts=1)
+async def cancels_itself(ctx: TaskContext, task: At) -> None:
+    """Cancel the task that runs the handler and return as if nothing were."""
+    current = asyncio.current_task()
+    assert current is not None
+    current.cancel()
+
+
+@task_type("leaves_a_child", timeout_seconds=30, max_attempts=1, executor="process")
+def leaves_a_child(ctx: BlockingTaskContext, task: At) -> None:
+    """End the process, and leave another one behind that keeps its pipes open until told to go."""
+    if os.fork() == 0:
+        while not _may_go(task):
+            time.sleep(_LOOK_SECONDS)
+        os._exit(0)
+    os._exit(3)

@@ -12,7 +12,7 @@ from app.store.settlements import settle
 from tests.support.eventually import eventually
 from tests.support.metrics import value
 from tests.support.work import claimed, rows, status_of, submitted
-from workers.sweeps.rescuer import CRASHES_SPARE, run_once
+from workers.sweeps.rescuer import CRASHES_SPARE, Watch, run_once, watch_of
 
 ACME = ServiceActor("ana", "key_1", "acme")
 _SERVER_IS_UP = (
@@ -98,3 +98,30 @@ async def test_several_rescuers_take_a_task_back_once(runtime: Runtime) -> None:
 
     assert sum(taken) == 20
     assert await rows(runtime, "SELECT DISTINCT crashes FROM tasks") == [{"crashes": 1}]
+
+
+async def test_leases_that_ran_out_while_nobody_could_renew_them_are_not_held_against_their_workers(
+    runtime: Runtime,
+) -> None:
+    lost = await submitted(runtime, 2)
+    await claimed(runtime, lost, worker_id="cut_off")
+    await lose_leases(runtime)
+    watch = Watch(patience_seconds=60)
+
+    assert await run_once(runtime, watch) == 0
+    assert {await status_of(runtime, task_id) for task_id in lost} == {"running"}
+    assert await run_once(runtime, Watch(patience_seconds=0)) == 2
+
+
+def test_the_rescuer_waits_at_its_start_and_after_every_silence() -> None:
+    watch = Watch(patience_seconds=4)
+    looks: list[bool] = []
+    for now in (0.0, 2.0, 4.0, 6.0, 20.0, 22.0, 24.0, 26.0):
+        watch.looked(now)
+        looks.append(watch.believes(now))
+
+    assert looks == [False, False, True, True, False, False, True, True]
+
+
+def test_its_patience_is_a_part_of_the_lease(runtime: Runtime) -> None:
+    assert 0 < watch_of(runtime).patience_seconds <= runtime.settings.worker.lease_seconds / 3

@@ -146,3 +146,17 @@ async def test_names_are_unique_per_tenant_and_strangers_see_nothing(runtime: Ru
     await schedules.delete(runtime, ACME, row.schedule_id)
     with pytest.raises(NotFound):
         await schedules.get(runtime, ACME, row.schedule_id)
+
+
+async def test_a_schedule_that_cannot_be_fired_does_not_hold_up_those_behind_it(runtime: Runtime) -> None:
+    tenant = await a_tenant(runtime)
+    broken = await schedules.create(runtime, ACME, tenant, a_request(name="broken"))
+    await schedules.create(runtime, ACME, tenant, a_request(name="sound"))
+    await due_since(runtime, 0)
+    await rows(
+        runtime,
+        "UPDATE schedules SET task = '{', next_fire_at = next_fire_at - interval '1 second' WHERE schedule_id = :id",
+        id=broken.schedule_id,
+    )
+
+    assert await run_once(runtime) == 1

@@ -146,3 +146,11 @@ def _runs(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+async def test_a_handler_that_cancels_itself_has_failed_like_any_other(world: World) -> None:
+    (task_id,) = await world.submit("cancels_itself")
+
+    (row,) = await world.ended([task_id])
+
+    assert (row["status"], row["error_type"], row["attempts"]) == ("dead_lettered", "CancelledError", 1)

@@ -73,3 +73,12 @@ async def test_who_kills_its_worker_every_time_gets_exactly_its_attempts(idle: W
     assert len(world.marks("starts")) == 2
     (after,) = await world.ended(await world.submit("quick"))
     assert after["status"] == "done"
+
+
+async def test_a_child_that_ends_is_noticed_also_while_a_process_of_its_own_holds_its_pipes(world: World) -> None:
+    (task_id,) = await world.submit("leaves_a_child")
+
+    (row,) = await world.ended([task_id], within_seconds=10)
+
+    assert (row["status"], row["error_type"]) == ("dead_lettered", "worker_lost")
+    world.go()

@@ -35,7 +35,7 @@ def sweeps_of(runtime: Runtime) -> tuple[Sweep, ...]:
     """List every sweep with its interval."""
     every_seconds = runtime.settings.retention.interval_seconds
     return (
-        Sweep("rescuer", rescuer.run_once, rescuer.INTERVAL_SECONDS),
+        Sweep("rescuer", partial(rescuer.run_once, watch=rescuer.watch_of(runtime)), rescuer.INTERVAL_SECONDS),
         Sweep("expiry", expiry.run_once, expiry.INTERVAL_SECONDS),
         Sweep("schedules", schedules.run_once, schedules.INTERVAL_SECONDS),
         Sweep("bulk", bulk.run_once, bulk.INTERVAL_SECONDS),

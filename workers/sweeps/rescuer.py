@@ -6,8 +6,10 @@ a crash there is that worker's to settle. Only a task that kills whole workers e
 crashes beyond its attempts. Whom somebody asked to cancel is cancelled.
 """
 
+import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Row
@@ -23,6 +25,7 @@ from app.telemetry.logs import log_attempts
 from app.telemetry.tracing import trace_id_of
 
 INTERVAL_SECONDS = 0.5
+_AWAY_AFTER_SECONDS = 3.0
 CRASHES_SPARE = 5
 _BATCH = 200
 _LONGEST_PAUSE_SECONDS = 60.0
@@ -49,12 +52,46 @@ def decide(row: Row[Any], draw: float) -> Settlement:
     )
 
 
-async def run_once(runtime: Runtime) -> int:
+@dataclass(slots=True)
+class Watch:
+    """Whether leases that are over mean anything: not right after nobody could renew them.
+
+    A database that was away (or whose successor was promoted) lets every lease run out. Whoever watches sees that by
+    its own silence, and gives the workers `patience_seconds` to come back; so does a new leader, who knows nothing yet.
+    """
+
+    patience_seconds: float
+    _looked_at: float | None = None
+    _believes_at: float = 0.0
+
+    def looked(self, now: float) -> None:
+        """Note at `now` (`time.monotonic()`) that the database has answered."""
+        if self._looked_at is None or now - self._looked_at > _AWAY_AFTER_SECONDS:
+            self._believes_at = now + self.patience_seconds
+        self._looked_at = now
+
+    def believes(self, now: float) -> bool:
+        """Say whether a lease that is over at `now` is its worker's own fault."""
+        return now >= self._believes_at
+
+
+def watch_of(runtime: Runtime) -> Watch:
+    """Begin to watch; a worker reconnects and renews within a connection's time and a few heartbeats."""
+    worker = runtime.settings.worker
+    comes_back = runtime.settings.database.connect_timeout_seconds + 3 * worker.heartbeat_seconds
+    return Watch(min(comes_back, worker.lease_seconds / 3))
+
+
+async def run_once(runtime: Runtime, watch: Watch | None = None) -> int:
     """Settle flights whose lease is over; returns how many were taken back."""
     taken = 0
     while True:
         async with runtime.database.transaction() as connection:
             rows = await flights.lost(connection, _BATCH)
+        if watch is not None:
+            watch.looked(time.monotonic())
+            if not watch.believes(time.monotonic()):
+                return taken
         decided = [(row, decide(row, runtime.draw())) for row in rows]
         settled: set[str] = set()
         for move in (Move.FAIL, Move.CANCEL, Move.DEAD_LETTER):
