@@ -6,13 +6,16 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from app.broker.base import BrokerClosed, BrokerError
 from app.runtime import Runtime
 from app.services.dead_letters import record_dead_delivery
 from app.services.dispatch import Dispatcher
 from app.services.pokes import Poker
+from app.store.database import Database
 from app.telemetry.logs import event
 from workers.dispatcher import DispatcherLoop, listen_for_pokes
 from workers.pool import Pool
@@ -51,12 +54,31 @@ async def serve_worker(
 
 
 async def serve_dispatcher(
-    runtime: Runtime, stop: asyncio.Event, *, database_url: str | None = None, volatile: bool = False
+    runtime: Runtime, stop: asyncio.Event, *, database_url: str, listens: bool = True, volatile: bool = False
 ) -> None:
     """Stand for the lead until `stop` is set; the leader also runs the sweeps and takes in the broker's dead letters.
 
-    With `database_url`, pokes of other processes are heard (and those of this one forwarded while it does not lead).
+    Where it `listens`, pokes of other processes are heard, and those of this one forwarded while it does not lead.
+    `volatile` says that the broker forgets its messages with this process.
     """
+    async with _apart(runtime, database_url) as own:
+        await _stand_for_the_lead(own, stop, database_url if listens else None, volatile)
+
+
+@asynccontextmanager
+async def _apart(runtime: Runtime, database_url: str) -> AsyncIterator[Runtime]:
+    """Give the dispatcher and its sweeps connections of their own: slow requests must not cost the lead."""
+    settings = runtime.settings.database.model_copy(update={"pool_size": 3, "hot_pool_size": 4})
+    database = Database(
+        database_url, settings, application_name="despacho-dispatcher", on_retry=runtime.metrics.database_retried
+    )
+    try:
+        yield replace(runtime, database=database)
+    finally:
+        await database.close()
+
+
+async def _stand_for_the_lead(runtime: Runtime, stop: asyncio.Event, database_url: str | None, volatile: bool) -> None:
     holder = f"{runtime.name}.{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(3)}"
     sweeps = SweepLoop(runtime)
     poker = Poker(runtime)

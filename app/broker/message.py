@@ -26,7 +26,6 @@ _Id = Annotated[str, Meta(min_length=1, max_length=64)]
 _Name = Annotated[str, Meta(min_length=1, max_length=256)]
 _Time = Annotated[str, Meta(min_length=1, max_length=64)]
 _Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-_BigCount = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class _Body(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -34,7 +33,7 @@ class _Body(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     type: _Name
     tenant_id: _Name
     attempt: _Count
-    dispatch: _BigCount
+    dispatch: _Count
     created_at: _Time
 
 

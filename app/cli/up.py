@@ -57,7 +57,7 @@ async def serve(settings: Settings, stop: asyncio.Event, on_running: Callable[[R
 
                 async def dispatcher(stop: asyncio.Event) -> None:
                     await roles.serve_dispatcher(
-                        runtime, stop, database_url=None if volatile else url, volatile=volatile
+                        runtime, stop, database_url=url, listens=not volatile, volatile=volatile
                     )
 
                 async def worker(stop: asyncio.Event) -> None:

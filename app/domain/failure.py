@@ -94,7 +94,10 @@ class Failure:
 
 
 def classify(error: BaseException, now: datetime) -> Failure:
-    """Classify anything that was raised; `now` (aware) is what a Retry-After date counts from. Never raises."""
+    """Classify anything that was raised; `now` (aware) is what a Retry-After date counts from. Never raises.
+
+    A group goes by its own class name, and can be retried only if every member can.
+    """
     if not isinstance(error, BaseExceptionGroup):
         return _classify_one(error, now)
     members = [_classify_one(member, now) for member in _members(error)]
@@ -103,8 +106,9 @@ def classify(error: BaseException, now: datetime) -> Failure:
     worst = next((member for member in members if not member.retryable), members[0])
     asked = [member.retry_after_seconds for member in members if member.retry_after_seconds is not None]
     listed = "; ".join(dict.fromkeys(f"{member.error_type}: {member.message[:300]}" for member in members[:10]))
-    message = clean_message(f"{len(members)} errors together: {listed}", worst.error_type)
-    return Failure(worst.error_type, message, worst.retryable, max(asked, default=None))
+    name = clean_name(_class_name(type(error)), "ExceptionGroup")
+    message = clean_message(f"{len(members)} errors together: {listed}", name)
+    return Failure(name, message, worst.retryable, max(asked, default=None))
 
 
 def _members(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
