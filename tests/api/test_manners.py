@@ -255,6 +255,7 @@ async def test_a_key_in_flight_is_409_with_retry_after(world: World) -> None:
         statement = (
             "INSERT INTO idempotency_keys VALUES ('default', 'POST /v1/tasks', 'held', '\\x00', 'task_x', now())"
         )
+        await holder.execute(text("SET LOCAL idle_in_transaction_session_timeout = '60s'"))
         await holder.execute(text(statement))
         answer = await world.client.post("/v1/tasks", json={"type": "echo"}, headers={"Idempotency-Key": "held"})
 
