@@ -18,8 +18,10 @@ from app.settings import DatabaseSettings
 _DIALECT = PGDialect_asyncpg()  # type: ignore[no-untyped-call]
 
 # Plans are pinned to primary-key lookups: with estimates from a moment ago the planner at times scans a whole table for
-# fifty ids.
+# fifty ids. A scan that must be all the same looks so dear then that workers are started for it, 12 ms for a table of
+# two rows: hence no parallel plans either.
 _PINS = {
+    "max_parallel_workers_per_gather": "0",
     "enable_mergejoin": "off",
     "enable_seqscan": "off",
     "jit": "off",
