@@ -19,10 +19,14 @@ from workers.inbox import Inbox
 
 log = logging.getLogger("despacho.worker")
 BATCH = 500
+_NEWEST_SHARE = 0.1
 
 
 class Claims:
-    """Claims what waits in its inbox whenever `free_slots()` allows, and hands each owned task to `on_claimed`."""
+    """Claims what waits in its inbox whenever there is `room()`, and hands each owned task to `on_claimed`.
+
+    `mean_seconds` is how long a claim has taken lately.
+    """
 
     def __init__(
         self,
@@ -30,13 +34,14 @@ class Claims:
         consumer: Consumer,
         *,
         worker_id: str,
-        free_slots: Callable[[], int],
+        room: Callable[[], int],
         on_claimed: Callable[[Claimed, Delivery], None],
     ) -> None:
         self._runtime = runtime
         self._consumer = consumer
         self._worker_id = worker_id
-        self._free_slots = free_slots
+        self._room = room
+        self.mean_seconds = 0.0
         self._on_claimed = on_claimed
         self._settings = runtime.settings.worker
         self._inbox = Inbox(self._rank_of)
@@ -72,7 +77,7 @@ class Claims:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
-            room = 0 if self._draining else min(self._free_slots(), BATCH)
+            room = 0 if self._draining else min(self._room(), BATCH)
             if room:
                 await self._flush(self._claim, self._inbox.take(room))
                 continue
@@ -111,7 +116,11 @@ class Claims:
         }
         self._runtime.metrics.batch_flushed("claim", len(batch))
         owned: set[Delivery] = set()
-        for claimed in await self._claimed(list(wants.values())):
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        ours = await self._claimed(list(wants.values()))
+        self.mean_seconds += (loop.time() - began - self.mean_seconds) * _NEWEST_SHARE
+        for claimed in ours:
             delivery = by_id[claimed.task_id]
             owned.add(delivery)
             self._on_claimed(claimed, delivery)

@@ -7,7 +7,9 @@ together (`claiming`, `settling`); nothing per task costs a round trip. Handlers
 import asyncio
 import contextlib
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
+from math import ceil
 
 from app.broker.base import BrokerClosed, Consumer, Delivery, Malformed, TaskMessage
 from app.domain.outcome import Settlement
@@ -22,10 +24,16 @@ from workers.settling import Settlements
 
 log = logging.getLogger("despacho.worker")
 _LAST_WORDS_SECONDS = 3.0
+_SHORT_RUN_SECONDS = 0.05
+_NEWEST_SHARE = 0.05
 
 
 class TaskConsumer:
-    """Turns deliveries into settled tasks, as many at a time as it has slots. `runs` are the attempts in progress."""
+    """Turns deliveries into settled tasks, as many at a time as it has slots.
+
+    `runs` are the attempts that it owns. While tasks are so short that slots would stand empty for the length of a
+    claim, a few are claimed ahead: they wait in `_next` for a slot, for milliseconds, and go back if that fails.
+    """
 
     def __init__(
         self,
@@ -41,6 +49,8 @@ class TaskConsumer:
         self.consumer = consumer
         self.slots = slots
         self.runs: dict[tuple[str, int], Run] = {}
+        self._next: deque[Run] = deque()
+        self._mean_run_seconds = 1.0
         self._settings = runtime.settings.worker
         self._last_writes_seconds = runtime.settings.database.retry_for_seconds
         self._runner = runner
@@ -49,18 +59,29 @@ class TaskConsumer:
         self._tails = 0
         self._draining = False
         self._moved = asyncio.Event()
-        self.claims = Claims(
-            runtime, consumer, worker_id=worker_id, free_slots=lambda: self.free_slots, on_claimed=self.start
-        )
+        self.claims = Claims(runtime, consumer, worker_id=worker_id, room=lambda: self.room, on_claimed=self.start)
         self.settlements = Settlements(
             runtime, consumer, worker_id=worker_id, unstorable=runner.unstorable, on_written=self._look
         )
 
     @property
     def free_slots(self) -> int:
-        """How many more attempts may start. Unwritten settlements beyond a few batches hold new work back too."""
+        """How many more handlers may start."""
+        return max(0, self.slots - (len(self.runs) - len(self._next)) - self._tails)
+
+    @property
+    def room(self) -> int:
+        """How many more tasks may be claimed. Unwritten settlements beyond a few batches hold new work back."""
         backlog = max(0, self.settlements.backlog - 4 * BATCH)
-        return max(0, self.slots - len(self.runs) - self._tails - backlog)
+        room = max(0, self.free_slots + self._ahead - len(self._next) - backlog)
+        # With a reserve claimed ahead no slot stands empty while a few more come together for one statement.
+        return room if len(self._next) == 0 or room >= self.slots // 2 else 0
+
+    @property
+    def _ahead(self) -> int:
+        if self._mean_run_seconds > _SHORT_RUN_SECONDS:
+            return 0
+        return min(self.slots, ceil(self.slots * self.claims.mean_seconds / max(self._mean_run_seconds, 0.001)))
 
     async def receive_forever(self) -> None:
         """Handle deliveries as they come, until the consumer is closed."""
@@ -84,16 +105,45 @@ class TaskConsumer:
             run.interrupt = Interrupt.SHUTDOWN
             self.end(run)
             return
-        loop = asyncio.get_running_loop()
+        is_slot_free = self.free_slots > 0
         self.runs[claimed.task_id, claimed.fence] = run
         if claimed.timeout_seconds > self._settings.ack_after_settle_max_seconds:
             # The broker would close the channel of a delivery held for long; the claim is committed, and the lease
             # alone guards the task from here on.
             self.consumer.ack([delivery])
             run.delivery = None
-        run.timer = loop.call_later(claimed.timeout_seconds, run.stop, Interrupt.TIMEOUT)
+        if is_slot_free:
+            self._launch(run)
+        else:
+            self._next.append(run)
+
+    def _launch(self, run: Run) -> None:
+        loop = asyncio.get_running_loop()
+        run.started_at = loop.time()
+        run.timer = loop.call_later(run.claimed.timeout_seconds, run.stop, Interrupt.TIMEOUT)
         run.task = loop.create_task(self._runner.run(run))
         run.task.add_done_callback(lambda task: self._ran(run, task))
+
+    def _launch_next(self) -> None:
+        while self._next and self.free_slots > 0:
+            run = self._next.popleft()
+            if run.interrupt is None:
+                self._launch(run)
+            else:
+                self._give_up(run)
+
+    def _give_up(self, run: Run) -> None:
+        """Settle a claimed task that never started, by its interruption."""
+        del self.runs[run.claimed.task_id, run.claimed.fence]
+        self.end(run)
+
+    def give_back_late(self) -> None:
+        """Return what was claimed ahead and found no slot in time: longer tasks than expected hold them all."""
+        late = asyncio.get_running_loop().time() - self._settings.hand_back_seconds
+        while self._next and self._next[0].started_at < late:
+            run = self._next.popleft()
+            run.interrupt = run.interrupt or Interrupt.SHUTDOWN
+            self._give_up(run)
 
     def _ran(self, run: Run, task: asyncio.Task[Settlement | None]) -> None:
         """The handler has ended: free its slot and have its settlement written."""
@@ -101,11 +151,14 @@ class TaskConsumer:
         settlement = self._runner.interrupted(run) if task.cancelled() else task.result()
         if run.timer is not None:
             run.timer.cancel()
+        took = asyncio.get_running_loop().time() - run.started_at
+        self._mean_run_seconds += (took - self._mean_run_seconds) * _NEWEST_SHARE
         del self.runs[run.claimed.task_id, run.claimed.fence]
         if run.tail is not None and not run.tail.done():
             self._tails += 1
             run.tail.add_done_callback(self._tail_ended)
         self.settlements.add(run, settlement)
+        self._launch_next()
         self._look()
 
     def end(self, run: Run) -> None:
@@ -116,6 +169,10 @@ class TaskConsumer:
         """Take nothing more, hand back what waits, let what runs end within the grace, return the rest unspent."""
         give_up_at = asyncio.get_running_loop().time() + grace_seconds
         self._draining = True
+        while self._next:
+            run = self._next.popleft()
+            run.interrupt = run.interrupt or Interrupt.SHUTDOWN
+            self._give_up(run)
         await self.consumer.pause()
         self.claims.drain()
         with contextlib.suppress(TimeoutError):

@@ -164,6 +164,7 @@ class Pool:
                     run.stop(Interrupt.LOST)
                 elif pair in held.cancel and run.interrupt is None:
                     run.stop(Interrupt.CANCEL)
+            self.consumer.give_back_late()
             self._give_up_on_deaf(now)
             await self._write_progress(runs)
         if renew:

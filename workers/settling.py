@@ -21,6 +21,9 @@ from workers.run import Run
 
 log = logging.getLogger("despacho.worker")
 BATCH = 500
+_BUSY = 8
+_WORTH = 64
+_LINGER_SECONDS = 0.004
 _BATCH_CHARACTERS = 16 * 1024 * 1024
 Entry = tuple[Run, Settlement]
 
@@ -45,6 +48,7 @@ class Settlements:
         self._ended: list[Entry] = []
         self._wake = asyncio.Event()
         self._flushing = False
+        self._lately = 0
 
     @property
     def backlog(self) -> int:
@@ -73,7 +77,10 @@ class Settlements:
             if not self._ended:
                 self._wake.clear()
                 await self._wake.wait()
+            if self._lately >= _BUSY and len(self._ended) < _WORTH:
+                await asyncio.sleep(_LINGER_SECONDS)
             batch = self._batch()
+            self._lately = len(batch)
             self._flushing = True
             groups: dict[Move, list[Entry]] = {}
             for entry in batch:
