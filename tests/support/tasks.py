@@ -308,7 +308,7 @@ def raise_(kind: str) -> None:
 ERRORS: dict[str, str] = {
     "object": "Exception",
     "unprintable": "Unprintable",
-    "group": "ValueError",
+    "group": "ExceptionGroup",
     "two_arguments": "TwoArguments",
     "base": "Bare",
     "exit": "Exit",
