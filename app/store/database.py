@@ -132,6 +132,8 @@ class Database:
             max_overflow=0,
             pool_timeout=settings.connect_timeout_seconds,
             hide_parameters=True,
+            # A round trip a transaction, so that nobody meets a connection that a restart of the server has closed.
+            pool_pre_ping=True,
             connect_args={**connect, "server_settings": server_settings | {"lock_timeout": "10000"}},
         )
         self.hot = HotPool(plain_url(url), settings, server_settings)
