@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -81,7 +82,13 @@ class Runtime:
     name: str
     draw: Callable[[], float] = random.random
     dispatcher_poke: Pokes = field(default_factory=Pokes)
+    clock_ahead: timedelta = timedelta(0)
+    """How far the clock of this machine is ahead of the database's, which is the one that counts."""
     ended: list[Callable[[list[str]], None]] = field(default_factory=list)
+
+    def now(self) -> datetime:
+        """Tell the time (aware, UTC) by the database's clock, as far as this process knows it."""
+        return datetime.now(UTC) - self.clock_ahead
 
     def tell_ended(self, task_ids: list[str]) -> None:
         """Tell those who wait in this process that these tasks have ended."""

@@ -18,7 +18,7 @@ from app.cli.ending import INTERRUPTED, CommandFailed
 from app.cli.migrations import require_current
 from app.domain.policy_file import PolicyError
 from app.runtime import Runtime, open_runtime
-from app.services.vitals import prepare_metrics, watch
+from app.services.vitals import look, prepare_metrics, watch
 from app.settings import Settings, SettingsError
 from app.store.database import DatabaseUnavailable
 from app.task_modules import TaskModuleError
@@ -113,6 +113,7 @@ async def runtime_on(settings: Settings, *, name: str, url: str, broker: Broker)
     except DatabaseUnavailable as error:
         raise CommandFailed(f"the database does not answer ({error}); start it, or correct its address") from None
     prepare_metrics(runtime)
+    await look(runtime)
     watching = asyncio.create_task(watch(runtime), name="vitals")
     try:
         await broker.start()

@@ -6,7 +6,7 @@ validate against the type → decide the class (policy) → quota → INSERT, co
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from pydantic import ValidationError
 
@@ -69,7 +69,7 @@ def prepare(runtime: Runtime, tenant: TenantFacts, subject: str, may_claim: bool
             detail="There is no such task type.",
         )
     spec = task_type.spec
-    now = datetime.now(UTC)
+    now = runtime.now()
     _check(task_type, asked, now)
     classified = runtime.policy.classifier.classify(
         spec,

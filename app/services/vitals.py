@@ -1,7 +1,8 @@
-"""The vital signs of a process, for its metrics: whether it reaches the database and the broker, and its pools."""
+"""The vital signs of a process: whether it reaches the database and the broker, its pools, and how its clock stands."""
 
 import asyncio
 import contextlib
+from datetime import UTC, datetime
 
 from app.runtime import Runtime
 from app.store.database import DatabaseUnavailable
@@ -34,10 +35,13 @@ async def watch(runtime: Runtime) -> None:
 
 
 async def look(runtime: Runtime) -> bool:
-    """Look once; tells whether the database answered."""
+    """Look once, at the database's clock too; tells whether the database answered."""
     up = False
     with contextlib.suppress(DatabaseUnavailable):
-        await runtime.database.ping()
+        before = datetime.now(UTC)
+        told = await runtime.database.ping()
+        after = datetime.now(UTC)
+        runtime.clock_ahead = before + (after - before) / 2 - told
         up = True
     runtime.metrics.database_up(up)
     runtime.metrics.broker_up(runtime.broker.connected)

@@ -10,6 +10,7 @@ import random
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any, TypeVar
 
 import asyncpg
@@ -181,15 +182,16 @@ class Database:
 
         return await self._persist(once, retry_for_seconds)
 
-    async def ping(self) -> None:
-        """Ask the database for an answer. Raises DatabaseUnavailable."""
+    async def ping(self) -> datetime:
+        """Ask the database for the time (aware, UTC). Raises DatabaseUnavailable."""
 
-        async def once() -> None:
+        async def once() -> datetime:
             async with self.general.connect() as connection:
-                await connection.execute(text("SELECT 1"))
+                told: datetime = (await connection.execute(text("SELECT clock_timestamp()"))).scalar_one()
+                return told
 
         try:
-            await asyncio.wait_for(once(), self.settings.connect_timeout_seconds)
+            return await asyncio.wait_for(once(), self.settings.connect_timeout_seconds)
         except Exception as error:
             raise DatabaseUnavailable(type(error).__name__) from None
 

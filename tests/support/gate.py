@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.install import MissingProgram, ensure_curl, ensure_rabbitmq
+from tests.support.install import MissingProgram, ensure_curl, ensure_faketime, ensure_rabbitmq
 from tests.support.prometheus import ensure_prometheus
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,7 +56,7 @@ def ensure_programs() -> Verdict:
     """Make sure of the programs that no Python package brings."""
     started = time.monotonic()
     passed = True
-    for ensure in (ensure_rabbitmq, ensure_prometheus, ensure_curl):
+    for ensure in (ensure_rabbitmq, ensure_prometheus, ensure_curl, ensure_faketime):
         try:
             ensure()
         except MissingProgram as error:

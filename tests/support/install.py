@@ -30,6 +30,17 @@ def ensure_curl() -> None:
         _apt_install("curl", "curl")
 
 
+def ensure_faketime() -> Path:
+    """Return the library that shifts a process's clock, installing it when needed. Raises MissingProgram."""
+    found = next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))), None)
+    if found is None:
+        _apt_install("faketime", "faketime")
+        found = next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))), None)
+    if found is None:
+        raise MissingProgram("faketime is installed, but /usr/lib has no faketime/libfaketime.so.1")
+    return found
+
+
 def _find_rabbitmq() -> Path | None:
     # Debian's programs in the PATH switch to the user rabbitmq and its directories; those behind them do not.
     folders = [folder for folder in _RABBITMQ_FOLDERS if (folder / "rabbitmq-server").exists()]

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -159,16 +159,16 @@ async def read_task(
     headers: dict[str, str] = {}
     row = await _after_waiting(front, caller, task_id, patience, headers)
     if not is_final(row.status):
-        headers["Retry-After"] = str(_look_again_in(row))
+        headers["Retry-After"] = str(_look_again_in(row, front.runtime.now()))
     return encoded(200, task_of(front, caller, row, with_input=bool(include)), headers)
 
 
-def _look_again_in(row: Row[Any]) -> int:
+def _look_again_in(row: Row[Any], now: datetime) -> int:
     """Tell in how many seconds looking again may be worth it."""
     due: datetime | None = row.next_attempt_at or (row.not_before if row.status == TaskStatus.SCHEDULED else None)
     if due is None:
         return 1
-    return min(60, max(1, math.ceil((due - datetime.now(UTC)).total_seconds())))
+    return min(60, max(1, math.ceil((due - now).total_seconds())))
 
 
 class TaskListQuery(TenantsPageQuery):
