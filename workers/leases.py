@@ -24,6 +24,8 @@ log = logging.getLogger("despacho.worker")
 Lease = tuple[str, int, float]
 """(task_id, fence, `time.monotonic()` by which its handler must have ended)"""
 
+_KEEP_OPEN_SECONDS = 60.0
+
 
 class LeaseGuard:
     """A thread that takes over the renewals while the loop is blocked. `leases` must be safe to call from a thread."""
@@ -63,6 +65,22 @@ class LeaseGuard:
         self._thread.join(5.0)
 
     def _watch(self) -> None:
+        # A loop and a connection of its own, open before they are needed: with a handler that burns the processor every
+        # step of making them would wait for its turn, and a short lease would be over by then.
+        with asyncio.Runner() as runner:
+            database = Database(
+                self._database_url,
+                self._settings.database.model_copy(update={"pool_size": 1, "hot_pool_size": 2}),
+                application_name="despacho-lease-guard",
+            )
+            try:
+                self._renew(runner, database, [])
+                self._watch_with(runner, database)
+            finally:
+                runner.run(database.close())
+
+    def _watch_with(self, runner: asyncio.Runner, database: Database) -> None:
+        kept_at = time.monotonic()
         reported_at: float | None = None
         renewed_at = 0.0
         while True:
@@ -75,6 +93,9 @@ class LeaseGuard:
             blocked_seconds = time.monotonic() - self._beat_at
             if blocked_seconds < self._blocked_after_seconds:
                 reported_at = None
+                if time.monotonic() - kept_at > _KEEP_OPEN_SECONDS:
+                    kept_at = time.monotonic()
+                    self._renew(runner, database, [])
                 continue
             if reported_at != self._beat_at:
                 reported_at = self._beat_at
@@ -88,7 +109,7 @@ class LeaseGuard:
                 return
             if alive and now - renewed_at >= self._settings.worker.lease_seconds / 3:
                 renewed_at = now
-                self._renew(alive)
+                self._renew(runner, database, alive)
 
     def _report(self, blocked_seconds: float) -> None:
         frame = sys._current_frames().get(self._loop_thread)
@@ -97,15 +118,10 @@ class LeaseGuard:
             log, "loop_blocked", level=logging.WARNING, blocked_seconds=round(blocked_seconds, 1), stack="".join(stack)
         )
 
-    def _renew(self, alive: list[tuple[str, int]]) -> None:
-        async def renew() -> None:
-            database = Database(self._database_url, self._settings.database, application_name="despacho-lease-guard")
-            try:
-                await hold(database, alive, renew_seconds=self._settings.worker.lease_seconds, retry_for_seconds=1.0)
-            finally:
-                await database.close()
-
+    def _renew(self, runner: asyncio.Runner, database: Database, alive: list[tuple[str, int]]) -> None:
+        """Renew these leases; with none, only keep the connection open."""
+        lease_seconds = self._settings.worker.lease_seconds
         try:
-            asyncio.run(renew())
+            runner.run(hold(database, alive, renew_seconds=lease_seconds, retry_for_seconds=1.0))
         except Exception as error:
             event(log, "lease_guard_failed", level=logging.WARNING, error=error)
