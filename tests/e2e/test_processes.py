@@ -16,13 +16,19 @@ LEASE_SECONDS = 6.0
 
 @asynccontextmanager
 async def with_workers(
-    database_url: str, amqp_url: str, count: int, *, slots: int = 4, dispatcher: bool = True
+    database_url: str,
+    amqp_url: str,
+    count: int,
+    *,
+    slots: int = 4,
+    dispatcher: bool = True,
+    lease_seconds: float = LEASE_SECONDS,
 ) -> AsyncIterator[tuple[World, Installation]]:
     """Have worker processes, and everything else here."""
     async with a_world(database_url, amqp_url, slots=None, dispatcher=dispatcher) as world:
         own = {
             "DESPACHO_BROKER__QUEUE_PREFIX": world.runtime.settings.broker.queue_prefix,
-            "DESPACHO_WORKER__LEASE_SECONDS": str(LEASE_SECONDS),
+            "DESPACHO_WORKER__LEASE_SECONDS": str(lease_seconds),
         }
         installation = Installation(database_url, amqp_url, ONE_CLASS, own)
         try:
@@ -130,8 +136,9 @@ async def test_a_worker_that_is_asked_to_end_finishes_its_work_and_takes_no_more
 async def test_handlers_that_block_the_loop_or_burn_the_processor_keep_their_leases(
     database_url: str, rabbit: RabbitNode
 ) -> None:
-    async with with_workers(database_url, rabbit.url, 1) as (world, installation):
-        seconds = LEASE_SECONDS + 2.0
+    lease_seconds = 10.0
+    async with with_workers(database_url, rabbit.url, 1, lease_seconds=lease_seconds) as (world, installation):
+        seconds = lease_seconds + 2.0
         ids = [*await world.submit("spin", seconds=seconds), *await world.submit("slow_thread", seconds=seconds)]
         await world.running(ids)
         ids += await world.submit("block", seconds=seconds)
