@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from app.settings import Settings
 from app.store.database import Database
-from app.store.flights import hold
+from app.store.flights import hold, hold_unread
 from app.telemetry.logs import event
 
 log = logging.getLogger("despacho.worker")
@@ -35,6 +35,7 @@ class LeaseGuard:
         settings: Settings,
         database_url: str,
         leases: Callable[[], Sequence[Lease]],
+        worker_id: str,
         *,
         blocked_after_seconds: float | None = None,
         end_process: Callable[[int], None] = os._exit,
@@ -42,6 +43,7 @@ class LeaseGuard:
         self._settings = settings
         self._database_url = database_url
         self._leases = leases
+        self._worker_id = worker_id
         # Soon enough for a lease that the heartbeat would have renewed just now: a third of it is gone by then.
         self._blocked_after_seconds = blocked_after_seconds or min(2.0, settings.worker.lease_seconds / 4)
         self._end_process = end_process
@@ -110,6 +112,15 @@ class LeaseGuard:
             if alive and now - renewed_at >= self._settings.worker.lease_seconds / 3:
                 renewed_at = now
                 self._renew(runner, database, alive)
+                self._renew_unread(runner, database, [task_id for task_id, _, _ in leases])
+
+    def _renew_unread(self, runner: asyncio.Runner, database: Database, known: list[str]) -> None:
+        """Renew what was claimed just before the loop was blocked: its answer waits in the socket."""
+        lease_seconds = self._settings.worker.lease_seconds
+        try:
+            runner.run(hold_unread(database, worker_id=self._worker_id, known=known, renew_seconds=lease_seconds))
+        except Exception as error:
+            event(log, "lease_guard_failed", level=logging.WARNING, error=error)
 
     def _report(self, blocked_seconds: float) -> None:
         frame = sys._current_frames().get(self._loop_thread)

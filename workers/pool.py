@@ -67,7 +67,11 @@ class Pool:
             record_malformed=self._record_malformed,
         )
         self._settings = settings
-        self._guard = LeaseGuard(runtime.settings, database_url, self._leases) if database_url is not None else None
+        self._guard = (
+            LeaseGuard(runtime.settings, database_url, self._leases, self.identity.worker_id)
+            if database_url is not None
+            else None
+        )
         self._renewed_at = 0.0
 
     async def run(self, stop: asyncio.Event) -> None:

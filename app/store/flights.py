@@ -209,6 +209,20 @@ JOIN flights f ON f.task_id = g.task_id AND f.fence = g.fence
 """)
 
 
+# Claims whose answer the worker has not read yet, because a handler blocks its loop.
+_RENEW_UNREAD = text("""
+UPDATE flights SET lease_until = clock_timestamp() + CAST(:lease_seconds AS float8) * interval '1 second'
+WHERE worker_id = :worker_id AND fence IS NOT NULL AND task_id <> ALL (CAST(:known AS text[]))
+RETURNING task_id
+""")
+
+
+async def hold_unread(database: Database, *, worker_id: str, known: Sequence[str], renew_seconds: float) -> None:
+    """Renew what a worker has claimed and does not know of yet; `known` are the task_ids that it does know of."""
+    values = {"worker_id": worker_id, "known": list(known), "lease_seconds": renew_seconds}
+    await database.execute_hot(_RENEW_UNREAD, values, retry_for_seconds=1.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Held:
     """Which (task_id, fence) pairs are still owned, and which of them somebody asked to cancel."""

@@ -27,6 +27,7 @@ def _guard(database_url: str, leases: list[Lease], ended: list[int]) -> LeaseGua
         settings_of(worker={"lease_seconds": 1.5}),
         database_url,
         lambda: leases,
+        "worker_1",
         blocked_after_seconds=0.2,
         end_process=ended.append,
     )
@@ -93,3 +94,18 @@ async def test_a_loop_that_hangs_beyond_every_timeout_ends_the_process(runtime: 
         guard.stop()
 
     assert await _seconds_left(runtime, mine) < 0.1
+
+
+async def test_a_claim_whose_answer_was_not_read_yet_is_renewed_too(runtime: Runtime, database_url: str) -> None:
+    (known, unread) = await claimed(runtime, await submitted(runtime, 2), lease_seconds=1.0)
+    guard = _guard(database_url, [(known.task_id, known.fence, time.monotonic() + 60)], [])
+
+    guard.start()
+    try:
+        await eventually(lambda: _both_last(runtime, known, unread))
+    finally:
+        guard.stop()
+
+
+async def _both_last(runtime: Runtime, *mine: Claimed) -> bool:
+    return all([await _seconds_left(runtime, one) > 1.05 for one in mine])
