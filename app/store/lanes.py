@@ -28,13 +28,13 @@ ORDER BY 1, 2, 3, 4
 ON CONFLICT (priority_class, tenant_id, task_type, task_group) {on_conflict}
 """
 
-ENSURE_LANES = text(
-    NEW_LANES_SQL.format(
-        keys="unnest(CAST(:classes AS text[]), CAST(:tenants AS text[]), CAST(:types AS text[]), CAST(:groups AS text[]))"
-        " AS k(priority_class, tenant_id, task_type, task_group)",
-        on_conflict="DO NOTHING",
-    )
+_KEYS = (
+    "unnest(CAST(:classes AS text[]), CAST(:tenants AS text[]), CAST(:types AS text[]), CAST(:groups AS text[]))"
+    " AS k(priority_class, tenant_id, task_type, task_group)"
 )
+ENSURE_LANES = text(NEW_LANES_SQL.format(keys=_KEYS, on_conflict="DO NOTHING"))
+# Makes and locks: nobody can drop these lanes before the transaction ends.
+HOLD_LANES = text(NEW_LANES_SQL.format(keys=_KEYS, on_conflict="DO UPDATE SET virtual_time = lanes.virtual_time"))
 
 
 def lane_arrays(keys: Iterable[LaneKey]) -> dict[str, list[str]]:
