@@ -60,5 +60,5 @@ fmt: $(VENV)/.dev
 
 # No address of a package index is written, so the lock is good wherever the packages come from.
 lock: $(VENV)/.dev
-	@$(COMPILE) pyproject.toml --extra build --output-file requirements.lock
-	@$(COMPILE) pyproject.toml --extra build --extra dev --constraints requirements.lock --output-file requirements-dev.lock
+	@$(COMPILE) pyproject.toml --extra agents --extra build --output-file requirements.lock
+	@$(COMPILE) pyproject.toml --extra agents --extra build --extra dev --constraints requirements.lock --output-file requirements-dev.lock

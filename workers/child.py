@@ -20,7 +20,9 @@ from app.domain.errors import DeadLetter
 from app.domain.failure import Failure, classify
 from app.domain.task_types import Executor
 from app.task_modules import Registry, load
+from workers.attempt import Attempt
 from workers.context import BlockingTaskContext, TaskContext
+from workers.facilities import Facilities
 
 _PR_SET_PDEATHSIG = 1
 
@@ -71,16 +73,8 @@ class _PipedContext(TaskContext):
 
     __slots__ = ("_pipe",)
 
-    def __init__(self, pipe: _Pipe, task: dict[str, Any]) -> None:
-        super().__init__(
-            task_id=task["task_id"],
-            task_type=task["type"],
-            tenant_id=task["tenant_id"],
-            attempt=task["attempt"],
-            priority_class=task["priority_class"],
-            traceparent=task["traceparent"],
-            read_input=pipe.read_input,
-        )
+    def __init__(self, pipe: _Pipe, owner: Attempt, facilities: Facilities) -> None:
+        super().__init__(owner, facilities)
         self._pipe = pipe
 
     def progress(self, fraction: float, message: str = "") -> None:
@@ -98,8 +92,9 @@ def _called(handler: Callable[..., Any], *arguments: Any) -> Any:
 
 
 async def _run(registry: Registry, pipe: _Pipe, task: dict[str, Any]) -> dict[str, Any]:
-    context = _PipedContext(pipe, task)
     task_type = registry[task["type"]]
+    owner = Attempt(spec=task_type.spec, **task["owner"])
+    context = _PipedContext(pipe, owner, Facilities(read_input=pipe.read_input))
     try:
         value = task_type.validate_input(task["input"])
         arguments = (value,) if task_type.takes_input else ()

@@ -154,11 +154,7 @@ class Children:
                 {
                     "type": claimed.type,
                     "input": text,
-                    "task_id": claimed.task_id,
-                    "tenant_id": claimed.tenant_id,
-                    "attempt": claimed.attempt,
-                    "priority_class": claimed.priority_class,
-                    "traceparent": claimed.traceparent,
+                    "owner": run.context.owner.as_message(),
                 }
             )
             while (heard := await child.hear()) is not None:

@@ -16,8 +16,10 @@ from app.domain.outcome import Settlement
 from app.runtime import Runtime
 from app.store.flights import Claimed
 from app.telemetry.logs import event
+from workers.attempt import Attempt
 from workers.claiming import BATCH, Claims
-from workers.context import ReadInput, TaskContext
+from workers.context import TaskContext
+from workers.facilities import Facilities
 from workers.run import Interrupt, Run
 from workers.runner import Runner
 from workers.settling import Settlements
@@ -43,7 +45,7 @@ class TaskConsumer:
         *,
         worker_id: str,
         slots: int,
-        read_input: ReadInput,
+        facilities: Facilities,
         record_malformed: Callable[[Delivery], Awaitable[None]],
     ) -> None:
         self.consumer = consumer
@@ -54,7 +56,8 @@ class TaskConsumer:
         self._settings = runtime.settings.worker
         self._last_writes_seconds = runtime.settings.database.retry_for_seconds
         self._runner = runner
-        self._read_input = read_input
+        self._facilities = facilities
+        self._worker_id = worker_id
         self._record_malformed = record_malformed
         self._tails = 0
         self._draining = False
@@ -203,15 +206,21 @@ class TaskConsumer:
         self.claims.look()
 
     def _run_of(self, claimed: Claimed, delivery: Delivery) -> Run:
-        context = TaskContext(
-            task_id=claimed.task_id,
-            task_type=claimed.type,
-            tenant_id=claimed.tenant_id,
-            attempt=claimed.attempt,
-            priority_class=claimed.priority_class,
-            traceparent=claimed.traceparent,
-            read_input=self._read_input,
+        spec = self._runner.spec_of(claimed.type)
+        owner = Attempt(
+            claimed.task_id,
+            claimed.tenant_id,
+            spec,
+            claimed.attempt,
+            claimed.fence,
+            claimed.dispatch,
+            claimed.priority_class,
+            self._worker_id,
+            claimed.timeout_seconds,
+            claimed.traceparent,
+            claimed.tracestate,
         )
+        context = TaskContext(owner, self._facilities)
         return Run(claimed, delivery, context, asyncio.get_running_loop().time())
 
     def _tail_ended(self, tail: asyncio.Future[object]) -> None:

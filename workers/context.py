@@ -3,11 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from app.domain.errors import DeadLetter
+from workers.attempt import Attempt
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from workers.facilities import Facilities
+
 ReadInput = Callable[[str, str], Awaitable[tuple[bytes, str]]]
 """(tenant_id, input_ref) → (content, content type). Raises DeadLetter('missing_input') where there is none."""
 
@@ -21,36 +24,42 @@ class _BoundLog(logging.LoggerAdapter[logging.Logger]):
 class TaskContext:
     """The context of one attempt, for `async def` handlers."""
 
-    __slots__ = (
-        "_progress",
-        "_read_input",
-        "attempt",
-        "priority_class",
-        "task_id",
-        "task_type",
-        "tenant_id",
-        "traceparent",
-    )
+    __slots__ = ("_facilities", "_progress", "owner")
 
-    def __init__(
-        self,
-        *,
-        task_id: str,
-        task_type: str,
-        tenant_id: str,
-        attempt: int,
-        priority_class: str,
-        traceparent: str | None,
-        read_input: ReadInput,
-    ) -> None:
-        self.task_id = task_id
-        self.task_type = task_type
-        self.tenant_id = tenant_id
-        self.attempt = attempt
-        self.priority_class = priority_class
-        self.traceparent = traceparent
-        self._read_input = read_input
+    def __init__(self, owner: Attempt, facilities: "Facilities") -> None:
+        self.owner = owner
+        self._facilities = facilities
         self._progress: tuple[float, str] | None = None
+
+    @property
+    def task_id(self) -> str:
+        """The task's id."""
+        return self.owner.task_id
+
+    @property
+    def task_type(self) -> str:
+        """The name of the task's type."""
+        return self.owner.spec.name
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt, from 1."""
+        return self.owner.number
+
+    @property
+    def tenant_id(self) -> str:
+        """Whose task it is."""
+        return self.owner.tenant_id
+
+    @property
+    def priority_class(self) -> str:
+        """The class that the task has."""
+        return self.owner.priority_class
+
+    @property
+    def traceparent(self) -> str | None:
+        """The W3C trace context that the task was submitted with."""
+        return self.owner.traceparent
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -62,7 +71,7 @@ class TaskContext:
 
     async def input_bytes(self, ref: str) -> bytes:
         """Read a stored input. Raises DeadLetter (`missing_input`) when the tenant has none under `ref`."""
-        content, _ = await self._read_input(self.tenant_id, ref)
+        content, _ = await self._facilities.read_input(self.owner.tenant_id, ref)
         return content
 
     async def input_text(self, ref: str) -> str:

@@ -20,6 +20,7 @@ from app.telemetry.logs import event
 from app.version import product_version
 from workers.children import Children
 from workers.consumer import TaskConsumer
+from workers.facilities import open_facilities
 from workers.leases import Lease, LeaseGuard
 from workers.run import Interrupt, Run
 from workers.runner import Runner
@@ -49,6 +50,7 @@ class Pool:
             version=product_version(),
         )
         settings = runtime.settings.worker
+        self.facilities = open_facilities(runtime, read_input=self._read_input)
         self.children = Children(runtime.settings.task_modules, read_input=self._read_input, keep=min(slots, 4))
         self.runner = Runner(
             runtime.registry,
@@ -63,7 +65,7 @@ class Pool:
             self.runner,
             worker_id=self.identity.worker_id,
             slots=slots,
-            read_input=self._read_input,
+            facilities=self.facilities,
             record_malformed=self._record_malformed,
         )
         self._settings = settings
@@ -116,6 +118,7 @@ class Pool:
         await self.consumer.consumer.close()
         self.runner.close()
         await self.children.close()
+        await self.facilities.close()
         try:
             await workers.leave(self.runtime.database, self.identity.worker_id)
         except Exception as error:

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from app.domain.errors import Snoozed, Yielded
 from app.domain.failure import Failure, classify
 from app.domain.lifecycle import Move
 from app.domain.outcome import Settlement
 from app.domain.retry import RetryAfter, RetryPolicy, decide
-from app.domain.task_types import Executor
+from app.domain.task_types import Executor, TaskTypeSpec
 from app.ids import mint
 from app.store.flights import Claimed
 from app.task_modules import Registry, TaskType
@@ -58,6 +59,11 @@ class Runner:
     def close(self) -> None:
         """Let idle threads end; handlers that still run are left to end with the process."""
         self._threads.close()
+
+    def spec_of(self, name: str) -> TaskTypeSpec:
+        """Give the declared properties of a type; of one that this worker does not have, the defaults."""
+        known = self._registry.get(name)
+        return known.spec if known is not None else TaskTypeSpec(name)
 
     async def run(self, run: Run) -> Settlement | None:
         """Run the handler to its end and say what shall be written; None when the attempt is no longer ours."""
@@ -144,6 +150,8 @@ class Runner:
         if run.interrupt is not None:
             return self.interrupted(run)
         match error:
+            case Yielded():
+                return self._yielded(run.claimed, error)
             case ChildCrashed():
                 return self._failed(run.claimed, task_type, Failure("worker_lost", str(error), True), crashed=True)
             case ChildFailed():
@@ -153,6 +161,25 @@ class Runner:
             case _:
                 failure = classify(error, datetime.now(UTC))
         return self._failed(run.claimed, task_type, failure)
+
+    def _yielded(self, claimed: Claimed, how: Yielded) -> Settlement | None:
+        """Spell the settlement of a handler that gave its worker back: no failure, and no attempt spent."""
+        cleared = claimed.crashes > 0
+        match how:
+            case Snoozed(after_seconds=seconds):
+                return Settlement(
+                    claimed.task_id,
+                    claimed.fence,
+                    Move.SNOOZE,
+                    "snoozed",
+                    spent=False,
+                    cleared=cleared,
+                    after_seconds=seconds,
+                    error_type=how.why,
+                    error_message=redacted(how.detail, _MESSAGE_CHARACTERS) or None,
+                )
+            case _:
+                return None
 
     def _failed(
         self, claimed: Claimed, task_type: TaskType | None, failure: Failure, *, crashed: bool = False

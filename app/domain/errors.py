@@ -1,4 +1,8 @@
-"""What a handler raises to say outright what its failure means; everything else is classified by `failure`."""
+"""What a handler raises to say outright what its failure means; everything else is classified by `failure`.
+
+`Yielded` and its kinds are not failures: they carry a handler out of its frame because its attempt ends here as
+expected. They are no `Exception`s, so that a handler's own `except Exception` does not swallow them.
+"""
 
 
 class Retry(Exception):
@@ -23,3 +27,35 @@ class DeadLetter(Exception):
 
     def __reduce__(self) -> tuple[type["DeadLetter"], tuple[str, str]]:
         return type(self), (self.error_type, self.message)
+
+
+class Yielded(BaseException):
+    """The handler gives its worker back; its task goes on later, from the top, and no attempt is spent."""
+
+
+class Snoozed(Yielded):
+    """Come back after `after_seconds`; `why` is a short name such as `dependency_closed`, `detail` a sentence."""
+
+    def __init__(self, after_seconds: float, why: str, detail: str = "") -> None:
+        super().__init__(why)
+        self.after_seconds = after_seconds
+        self.why = why
+        self.detail = detail
+
+    def __reduce__(self) -> tuple[type["Snoozed"], tuple[float, str, str]]:
+        return type(self), (self.after_seconds, self.why, self.detail)
+
+
+class Suspended(Yielded):
+    """Wait for a person: the task goes on when the approval `approval_id` is decided."""
+
+    def __init__(self, approval_id: str) -> None:
+        super().__init__(approval_id)
+        self.approval_id = approval_id
+
+    def __reduce__(self) -> tuple[type["Suspended"], tuple[str]]:
+        return type(self), (self.approval_id,)
+
+
+class OwnershipLost(Yielded):
+    """This attempt no longer owns its task: whatever it would write is somebody else's to write."""

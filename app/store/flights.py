@@ -112,6 +112,7 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     valid_until: datetime | None
     traceparent: str | None
     tracestate: str | None
+    dispatch: int
 
 
 # No CTE is joined with another: the planner joins them by nested loops, whose cost grows with the square of a batch
@@ -133,7 +134,7 @@ moved AS (
     {move_sql(Move.CLAIM, "mine", "attempts = t.attempts + 1, started_at = COALESCE(t.started_at, m.claimed_at), next_attempt_at = NULL")}
     RETURNING m.task_id, m.fence, t.attempts, t.max_attempts, m.task_type, m.tenant_id, m.task_group, m.priority_class,
               t.timeout_seconds AS run_seconds, t.crashes, t.input, t.input_ref, t.metadata, m.submitted_at, m.queued_at,
-              m.released_at, m.claimed_at, t.due_at, m.valid_until, m.traceparent, m.tracestate
+              m.released_at, m.claimed_at, t.due_at, m.valid_until, m.traceparent, m.tracestate, m.dispatch
 )
 SELECT * FROM moved
 """)
@@ -143,7 +144,7 @@ SELECT * FROM moved
 _CLAIMED_BY_ME = text("""
 SELECT m.task_id, m.fence, v.attempts, v.max_attempts, m.task_type, m.tenant_id, m.task_group, m.priority_class,
        v.timeout_seconds AS run_seconds, v.crashes, v.input, v.input_ref, v.metadata, m.submitted_at, m.queued_at, m.released_at,
-       m.claimed_at, v.due_at, m.valid_until, m.traceparent, m.tracestate
+       m.claimed_at, v.due_at, m.valid_until, m.traceparent, m.tracestate, m.dispatch
 FROM flights m JOIN tasks v ON v.task_id = m.task_id
 WHERE m.task_id = ANY(CAST(:ids AS text[])) AND m.worker_id = :worker_id AND m.lease_until > clock_timestamp()
   AND m.fence > :known_fence

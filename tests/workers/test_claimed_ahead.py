@@ -11,12 +11,14 @@ from app.broker.base import Delivery, TaskMessage
 from app.broker.memory import MemoryBroker
 from app.domain.lifecycle import Move
 from app.domain.outcome import Settlement
+from app.domain.task_types import TaskTypeSpec
 from app.runtime import Runtime
 from app.settings import Settings
 from app.store.flights import Claimed
 from tests.support.eventually import eventually
 from tests.support.runtimes import a_runtime
 from workers.consumer import TaskConsumer
+from workers.facilities import Facilities
 from workers.run import Interrupt, Run
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
@@ -31,6 +33,10 @@ class CountingRunner:
         self.started: list[str] = []
         self.running = 0
         self.most = 0
+
+    def spec_of(self, name: str) -> TaskTypeSpec:
+        """Know every type."""
+        return TaskTypeSpec(name)
 
     async def run(self, run: Run) -> Settlement:
         """Run until told to end."""
@@ -74,7 +80,7 @@ async def consumer(runtime: Runtime, runner: CountingRunner) -> TaskConsumer:
         runner,  # type: ignore[arg-type]
         worker_id="worker_1",
         slots=SLOTS,
-        read_input=nothing,
+        facilities=Facilities(read_input=nothing),  # type: ignore[arg-type]
         record_malformed=nothing,  # type: ignore[arg-type]
     )
     for number in range(5):
@@ -85,7 +91,7 @@ async def consumer(runtime: Runtime, runner: CountingRunner) -> TaskConsumer:
 def a_claim(number: int) -> Claimed:
     return Claimed(
         f"task_{number}", number, 1, 5, "quick", "acme", "", "common", 60.0, 0, None, None, None, NOW, NOW, NOW, NOW,
-        None, None, None, None,
+        None, None, None, None, 1,
     )  # fmt: skip
 
 

@@ -20,15 +20,7 @@ def a_context(**inputs: bytes) -> TaskContext:
             raise DeadLetter("missing_input", f"no input {ref}")
         return inputs[ref], "text/plain"
 
-    return TaskContext(
-        task_id="task_1",
-        task_type="classify_document",
-        tenant_id="acme",
-        attempt=1,
-        priority_class="common",
-        traceparent=None,
-        read_input=read_input,
-    )
+    return a_context_of("classify_document", read_input)
 
 
 async def classify(
