@@ -1,4 +1,4 @@
-"""The attempt as the handler's facilities know it: whose task, which fence, since when. One value handed down to all."""
+"""The attempt as the facilities know it: whose task, which fence, which stay. One value that is handed down."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any

@@ -11,7 +11,7 @@ async def invoke(call: Callable[..., Any], *arguments: Any) -> Any:
 
     Raises what it raises; StopIteration, which a future refuses, as RuntimeError.
     """
-    if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None)):
+    if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(type(call).__call__):
         return await call(*arguments)
     value = await asyncio.to_thread(_called, call, *arguments)
     return await value if inspect.isawaitable(value) else value

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from app.task_modules import load
 from despacho import DeadLetter, TaskContext
+from tests.support.contexts import a_context_of
 from workers.handlers.classify_document import classify_document
 from workers.handlers.classify_document.handler import own_taxonomies
 from workers.handlers.classify_document.verdict import Classification, ClassifyDocument
