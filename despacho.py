@@ -1,4 +1,4 @@
-"""The public names for people who write task types.
+"""The public names: for people who write task types, and for programs that submit tasks.
 
     from despacho import DeadLetter, Retry, TaskContext, task_type
 
@@ -7,21 +7,66 @@
 
 `async def` handlers run on the worker's loop; plain `def` handlers run in a thread (or in a child process with
 `executor="process"`) and get a `BlockingTaskContext`. List the module in DESPACHO_TASK_MODULES.
+
+    from despacho import Client
+
+    with Client() as client:                                    # DESPACHO_URL, DESPACHO_KEY
+        print(client.submit("greet", {"name": "Ana"}).result(wait=60))
+
+Neither side pays for the other: a name is loaded when it is asked for.
 """
 
-import inspect
-import typing
+import importlib
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from pydantic import TypeAdapter
+if TYPE_CHECKING:
+    from app.client import (
+        ApiError,
+        AsyncClient,
+        Client,
+        DespachoError,
+        Handle,
+        Refused,
+        StillRunning,
+        Task,
+        TaskCancelled,
+        TaskFailed,
+        UnexpectedAnswer,
+        Unreachable,
+    )
+    from app.domain.errors import DeadLetter, Retry
+    from workers.context import BlockingTaskContext, TaskContext
 
-from app.domain.errors import DeadLetter, Retry
-from app.domain.task_types import CostClass, Executor, TaskTypeSpec
-from app.task_modules import MARK, TaskType, schema_field_names
-from workers.context import BlockingTaskContext, TaskContext
+__all__ = [
+    "ApiError",
+    "AsyncClient",
+    "BlockingTaskContext",
+    "Client",
+    "DeadLetter",
+    "DespachoError",
+    "Handle",
+    "Refused",
+    "Retry",
+    "StillRunning",
+    "Task",
+    "TaskCancelled",
+    "TaskContext",
+    "TaskFailed",
+    "UnexpectedAnswer",
+    "Unreachable",
+    "task_type",
+]
 
-__all__ = ["BlockingTaskContext", "DeadLetter", "Retry", "TaskContext", "task_type"]
+_HOMES = {
+    "app.client": (
+        *("ApiError", "AsyncClient", "Client", "DespachoError", "Handle", "Refused", "StillRunning", "Task"),
+        *("TaskCancelled", "TaskFailed", "UnexpectedAnswer", "Unreachable"),
+    ),
+    "app.domain.errors": ("DeadLetter", "Retry"),
+    "workers.context": ("BlockingTaskContext", "TaskContext"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 H = TypeVar("H", bound=Callable[..., Any])
 
@@ -46,6 +91,15 @@ def task_type(
     schemas. `process` registers facts that policy rules may look at (contract_sla_s …). Raises TypeError or ValueError
     at import when the declaration cannot work.
     """
+
+    # Loaded here and not above: a program that only submits tasks has no use for any of it.
+    import inspect
+    import typing
+
+    from pydantic import TypeAdapter
+
+    from app.domain.task_types import CostClass, Executor, TaskTypeSpec
+    from app.task_modules import MARK, TaskType, schema_field_names
 
     def declare(handler: H) -> H:
         is_async = inspect.iscoroutinefunction(handler)
@@ -89,3 +143,16 @@ def task_type(
         return handler
 
     return declare
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(importlib.import_module(home), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
