@@ -20,6 +20,7 @@ from app.client.errors import (
     TaskSuperseded,
     UnexpectedAnswer,
     Unreachable,
+    Unsendable,
     WrongConfiguration,
 )
 from app.client.nouns.administration import AuditEntry, Key, NewKey, Quotas, Tenant
@@ -83,6 +84,7 @@ __all__ = [
     "Tenant",
     "UnexpectedAnswer",
     "Unreachable",
+    "Unsendable",
     "Usage",
     "Worker",
     "WrongConfiguration",

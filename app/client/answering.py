@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from app.client.errors import ApiError, DespachoError, Problem, UnexpectedAnswer, Unreachable
+from app.client.errors import ApiError, DespachoError, Problem, UnexpectedAnswer, Unreachable, Why
 from app.client.request import Request, member_of
 from app.domain.retry_after import parse_retry_after
 
@@ -41,6 +41,7 @@ class Lost:
     """No answer came, and why; `temporary` where trying again may help."""
 
     text: str
+    why: Why = "lost"
     nothing_sent: bool = False
     temporary: bool = True
 
@@ -48,7 +49,8 @@ class Lost:
 def read(request: Request[Any], outcome: Reply | Lost, *, url: str, typed: bool, in_doubt: bool, now: datetime) -> Any:
     """Return the answer, as its type or (not `typed`) as plain JSON. Raises DespachoError."""
     if isinstance(outcome, Lost):
-        raise Unreachable(outcome.text, nothing_sent=outcome.nothing_sent and not in_doubt)
+        nothing_sent = outcome.nothing_sent and not in_doubt
+        raise Unreachable(outcome.text, url=url, why=outcome.why, nothing_sent=nothing_sent)
     if 200 <= outcome.status < 300 or outcome.status in request.answers:
         return _answer(request, outcome, url, typed)
     # A thing whose removal was sent before and is not there any more was removed.

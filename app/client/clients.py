@@ -12,6 +12,7 @@ from app.client.nouns.effects import Effects
 from app.client.nouns.inputs import Inputs
 from app.client.nouns.operation import Classes, Health, Pauses, TaskTypes, Workers
 from app.client.nouns.policy import Policies
+from app.client.nouns.raw import Raw
 from app.client.nouns.schedules import Schedules
 from app.client.nouns.submitting import Submitting
 from app.client.nouns.tasks import Tasks
@@ -43,6 +44,7 @@ class Nouns(Submitting[S], Generic[S]):
         self.keys = Keys(shell)
         self.audit = Audit(shell)
         self.health = Health(shell)
+        self.raw = Raw(shell)
 
     def __repr__(self) -> str:
         """Name the address; the key is not shown."""

@@ -2,6 +2,7 @@
 
 DespachoError
 ├── WrongConfiguration          the address, the key or the profile cannot be used
+├── Unsendable                  an argument cannot be sent (a ValueError too)
 ├── Unreachable                 no answer came: nothing listens, the time was over, the connection was lost, TLS
 ├── UnexpectedAnswer            something answered, and not as Despacho does
 ├── ApiError                    the API refused, with a problem by RFC 9457
@@ -12,7 +13,7 @@ DespachoError
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -20,8 +21,12 @@ if TYPE_CHECKING:
     from app.client.nouns.task import Task
 
 
+Why = Literal["refused", "timeout", "lost", "tls", "proxy", "address"]
+"""Why no answer came: nobody listens, the time was over, the connection broke, TLS, a proxy, the address itself."""
+
+
 class DespachoError(Exception):
-    """Everything that this package raises beside TypeError and ValueError for arguments that cannot be sent."""
+    """Everything that this package raises, beside TypeError for what is no JSON and OSError for files."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Survive a process boundary, with every field: constructors differ."""
@@ -38,11 +43,17 @@ class WrongConfiguration(DespachoError):
     """The address, the key or the profile cannot be used; the text says what would be right."""
 
 
-class Unreachable(DespachoError):
-    """No answer came. `nothing_sent` tells that the service cannot have acted."""
+class Unsendable(DespachoError, ValueError):
+    """An argument cannot be sent; the text says what would be right, and never shows it."""
 
-    def __init__(self, text: str, *, nothing_sent: bool) -> None:
+
+class Unreachable(DespachoError):
+    """No answer came from `url`. `nothing_sent` tells that the service cannot have acted."""
+
+    def __init__(self, text: str, *, url: str, why: Why, nothing_sent: bool) -> None:
         super().__init__(text)
+        self.url = url
+        self.why = why
         self.nothing_sent = nothing_sent
 
 

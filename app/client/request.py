@@ -18,6 +18,8 @@ from uuid import UUID
 
 import msgspec
 
+from app.client.errors import Unsendable
+
 T = TypeVar("T")
 Json = Any
 """Any JSON value: what a task's input, result, metadata or checkpoint may be."""
@@ -109,7 +111,7 @@ def post(
     wait_seconds: float = 0.0,
     method: str = "POST",
 ) -> Request[T]:
-    """Make a POST of JSON; it may be repeated when it has a key, or when told. Raises TypeError, ValueError."""
+    """Make a POST of JSON; it may be repeated when it has a key, or when told. Raises TypeError, Unsendable."""
     headers = {"Content-Type": "application/json"} if body is not None else {}
     if idempotency_key is not None:
         headers["Idempotency-Key"] = _checked_key(idempotency_key)
@@ -155,9 +157,9 @@ def member_of(answer: Any, name: str) -> Any:
 
 
 def part(text: str) -> str:
-    """Return `text` as one part of a path, whatever is in it. Raises ValueError for what would be another path."""
+    """Return `text` as one part of a path, whatever is in it. Raises Unsendable for what would be another path."""
     if not isinstance(text, str) or text in ("", ".", ".."):
-        raise ValueError("an id should be a text such as task_01JZ8W4W9GZK4K2GZ7Q2ABCD12")
+        raise Unsendable("an id should be a text such as task_01JZ8W4W9GZK4K2GZ7Q2ABCD12")
     return quote(text, safe="")
 
 
@@ -176,25 +178,27 @@ def filter_body(**fields: Moment | Several) -> dict[str, Json]:
 
 
 def encoded(value: Json) -> bytes:
-    """Write JSON. Raises TypeError or ValueError, which name what cannot be sent and never show it."""
+    """Write JSON. Raises TypeError or Unsendable, which name what cannot be sent and never show it."""
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain).encode()
     except UnicodeEncodeError:
-        raise ValueError("not JSON: a text holds half of a surrogate pair") from None
+        raise Unsendable("not JSON: a text holds half of a surrogate pair") from None
     except RecursionError:
-        raise ValueError("not JSON: it is nested too deeply, or holds itself") from None
+        raise Unsendable("not JSON: it is nested too deeply, or holds itself") from None
+    except Unsendable:
+        raise
     except ValueError as error:
         if "Circular" in str(error):
-            raise ValueError("not JSON: it holds itself") from None
+            raise Unsendable("not JSON: it holds itself") from None
         if "JSON compliant" in str(error):
-            raise ValueError("not JSON: NaN and infinite numbers cannot be sent") from None
+            raise Unsendable("not JSON: NaN and infinite numbers cannot be sent") from None
         raise
 
 
 def instant(value: datetime) -> str:
-    """Write a time as RFC 3339 in UTC. Raises ValueError for a naive one."""
+    """Write a time as RFC 3339 in UTC. Raises Unsendable for a naive one."""
     if value.tzinfo is None:
-        raise ValueError("a time should be aware: datetime.now(UTC), or one with another tzinfo")
+        raise Unsendable("a time should be aware: datetime.now(UTC), or one with another tzinfo")
     return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
@@ -243,5 +247,5 @@ def _spoken(parameters: Mapping[str, Parameter] | None) -> tuple[tuple[str, str]
 
 def _checked_key(key: str) -> str:
     if not 1 <= len(key) <= 255 or not all("!" <= char <= "~" for char in key):
-        raise ValueError("an idempotency key should be 1 to 255 visible ASCII characters without spaces")
+        raise Unsendable("an idempotency key should be 1 to 255 visible ASCII characters without spaces")
     return key

@@ -41,6 +41,7 @@ class Setup:
     """False: answers are plain JSON, as they came."""
     transport: Any = None
     """Stands in for the network in tests."""
+    agent: str = "despacho-client"
     draw: Callable[[], float] = random.random
 
     def __post_init__(self) -> None:
@@ -52,7 +53,7 @@ class Setup:
         key = self.target.key
         return {
             "base_url": self.target.url,
-            "headers": {"User-Agent": f"despacho-client/{product_version()}", "Accept": "application/json"},
+            "headers": {"User-Agent": f"{self.agent}/{product_version()}", "Accept": "application/json"},
             "auth": None if key is None else Bearer(key),
             "limits": limits,
             "transport": self.transport,
@@ -257,21 +258,23 @@ def advance(work: Flow[Any], answer: Any = None, *, error: Exception | None = No
 def lost(error: Exception, url: str) -> Lost:
     """Say why no answer came, and whether anything can have been sent."""
     if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol):
-        return Lost("the URL of the API cannot be read", nothing_sent=True, temporary=False)
+        return Lost("the URL of the API cannot be read", "address", nothing_sent=True, temporary=False)
     if isinstance(error, httpx.ConnectError) and _is_tls(error):
         text = (
             f"{url} shows a certificate that is not trusted, or speaks no TLS: check the name and the port; a private "
             "authority's file goes in SSL_CERT_FILE"
         )
-        return Lost(text, nothing_sent=True, temporary=False)
+        return Lost(text, "tls", nothing_sent=True, temporary=False)
     if isinstance(error, httpx.ProxyError):
-        return Lost(f"the proxy of the environment did not let {url} through; NO_PROXY names what needs none", True)
+        text = f"the proxy of the environment did not let {url} through; NO_PROXY names what needs none"
+        return Lost(text, "proxy", nothing_sent=True)
     if isinstance(error, httpx.ConnectError):
-        return Lost(f"nothing answers at {url}: is the service running, and is the address right?", nothing_sent=True)
+        text = f"nothing answers at {url}: is the service running, and is the address right (DESPACHO_URL)?"
+        return Lost(text, "refused", nothing_sent=True)
     if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
-        return Lost(f"{url} did not take a connection in time; is the address right?", nothing_sent=True)
+        return Lost(f"{url} did not take a connection in time; is the address right?", "timeout", nothing_sent=True)
     if isinstance(error, httpx.TimeoutException):
-        return Lost(f"{url} did not answer in time; {url}/readyz says how it stands")
+        return Lost(f"{url} did not answer in time; {url}/readyz says how it stands", "timeout")
     return Lost(f"the connection to {url} was lost ({type(error).__name__}); try again")
 
 

@@ -75,7 +75,7 @@ class Submitting(Bound[S], Generic[S]):
         Safe to call again with the same `idempotency_key` and arguments: it is the same task. Without one, a new key is
         made for this call, so that the tries within it make one task. `tenant_id` is for platform keys. `wait` has the
         service answer when the task has ended, within so many seconds (55 at most). Raises ApiError, Unreachable,
-        UnexpectedAnswer; TypeError or ValueError where the input cannot be sent as JSON.
+        UnexpectedAnswer; TypeError or Unsendable where the input is no JSON.
         """
         body = given(
             type=type,

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.client.errors import StillRunning
+from app.client.errors import StillRunning, Unsendable
 from app.client.nouns.task import Task, is_final
 from app.client.request import Flow, Pause, Request, member_of, part
 
@@ -60,5 +60,5 @@ def _look(task_id: str, end: float) -> Flow[tuple[Any, float]]:
 
 def _end(wait: float | None) -> float:
     if wait is not None and not wait >= 0:
-        raise ValueError("wait should be a number of seconds from 0, or None for as long as it takes")
+        raise Unsendable("wait should be a number of seconds from 0, or None for as long as it takes")
     return float("inf") if wait is None else time.monotonic() + wait
