@@ -131,7 +131,7 @@ class ApiError(DespachoError):
 class StillRunning(DespachoError):
     """The wait was over before the work; it goes on. `tasks` are the unfinished ones as they were last seen."""
 
-    def __init__(self, tasks: "Sequence[Task | Mapping[str, Any]]", text: str) -> None:
+    def __init__(self, tasks: "Sequence[Task]", text: str) -> None:
         super().__init__(text)
         self.tasks = tasks
 

@@ -3,7 +3,7 @@
 from typing import Generic
 
 from app.client.bound import Bound, S, call
-from app.client.errors import ENDINGS, ResultWithheld, TaskFailed
+from app.client.errors import ENDINGS, ResultWithheld, StillRunning, TaskFailed
 from app.client.nouns.task import Task
 from app.client.nouns.waiting import read_task, until_final
 from app.client.request import Flow, Json, Request, given, part, post
@@ -34,13 +34,13 @@ class Handle(Bound[S], Generic[S]):
         than as `done`, ResultWithheld when the key may not see results.
         """
         if not self.task.is_final or (self.task.is_done and self.task.result is None):
-            self.task = yield from until_final(self.task_id, wait)
+            yield from self._until_final(wait)
         return result_of(self.task)
 
     @call
     def wait(self, wait: float | None = 60.0) -> Flow[Task]:
         """Wait for the end and return the task, however it ended. Raises StillRunning."""
-        self.task = yield from until_final(self.task_id, wait)
+        yield from self._until_final(wait)
         return self.task
 
     @call
@@ -54,6 +54,13 @@ class Handle(Bound[S], Generic[S]):
         """Ask for the task's end; a running one is asked to stop."""
         self.task = yield cancellation(self.task_id, reason)
         return self.task
+
+    def _until_final(self, wait: float | None) -> Flow[None]:
+        try:
+            self.task = yield from until_final(self.task_id, wait)
+        except StillRunning as running:
+            (self.task,) = running.tasks
+            raise
 
     def __repr__(self) -> str:
         """Name the task and its status, and nothing of its payload."""
