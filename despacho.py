@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from app.client import (
         ApiError,
         AsyncClient,
+        AsyncTaskHandle,
         Client,
         DespachoError,
         Handle,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         Task,
         TaskCancelled,
         TaskFailed,
+        TaskHandle,
         UnexpectedAnswer,
         Unreachable,
     )
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ApiError",
     "AsyncClient",
+    "AsyncTaskHandle",
     "BlockingTaskContext",
     "Client",
     "DeadLetter",
@@ -53,6 +56,7 @@ __all__ = [
     "TaskCancelled",
     "TaskContext",
     "TaskFailed",
+    "TaskHandle",
     "UnexpectedAnswer",
     "Unreachable",
     "task_type",
@@ -60,8 +64,18 @@ __all__ = [
 
 _HOMES = {
     "app.client": (
-        *("ApiError", "AsyncClient", "Client", "DespachoError", "Handle", "Refused", "StillRunning", "Task"),
-        *("TaskCancelled", "TaskFailed", "UnexpectedAnswer", "Unreachable"),
+        *(
+            "ApiError",
+            "AsyncClient",
+            "AsyncTaskHandle",
+            "Client",
+            "DespachoError",
+            "Handle",
+            "Refused",
+            "StillRunning",
+            "Task",
+        ),
+        *("TaskCancelled", "TaskFailed", "TaskHandle", "UnexpectedAnswer", "Unreachable"),
     ),
     "app.domain.errors": ("DeadLetter", "Retry"),
     "workers.context": ("BlockingTaskContext", "TaskContext"),

@@ -28,7 +28,7 @@ from app.client.nouns.approvals import Approval
 from app.client.nouns.bulk_actions import BulkAction
 from app.client.nouns.dead_letters import DeadLetter, DeadLetterGroup, DeadLetterStory, DeadLetterSummary, Matched
 from app.client.nouns.effects import Effect
-from app.client.nouns.handle import Handle
+from app.client.nouns.handle import AsyncTaskHandle, Handle, TaskHandle
 from app.client.nouns.inputs import StoredInput
 from app.client.nouns.operation import Pause, PriorityClass, Readiness, RetryPolicy, TaskType, Worker
 from app.client.nouns.schedules import Schedule
@@ -41,6 +41,7 @@ __all__ = [
     "ApiError",
     "Approval",
     "AsyncClient",
+    "AsyncTaskHandle",
     "Attempt",
     "AuditEntry",
     "BatchAnswer",
@@ -76,6 +77,7 @@ __all__ = [
     "TaskError",
     "TaskExpired",
     "TaskFailed",
+    "TaskHandle",
     "TaskLinks",
     "TaskRejected",
     "TaskSource",

@@ -93,6 +93,7 @@ def scripted(answers: Iterable[Answer] | Callable[[Seen], Answer]) -> Iterator[S
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def _serve(self) -> None:
             parts = urlsplit(self.path)

@@ -27,7 +27,7 @@ from tests.client.speaking import a_speaker
 from tests.client.test_retrying import against
 from tests.support.ports import free_port
 
-SECRET = "dsp_hidden-word"
+SECRET = "dsp_hidden-key"
 
 
 async def test_times_are_aware_money_is_decimal_and_new_fields_are_ignored(kind: str) -> None:
@@ -181,11 +181,11 @@ async def test_a_key_is_in_no_repr_log_or_traceback(kind: str, caplog: pytest.Lo
     speaker = a_speaker(kind, f"http://127.0.0.1:{free_port()}", SECRET, retries=NO_RETRIES)
 
     with caplog.at_level(logging.DEBUG), pytest.raises(Unreachable) as unreachable:
-        await speaker(lambda client: client.submit("echo", {"password": "hidden-word"}))
+        await speaker(lambda client: client.submit("echo"))
 
     told = traceback.TracebackException.from_exception(unreachable.value, capture_locals=True)
-    assert "hidden-word" not in "".join(told.format()).replace('"password": "hidden-word"', "")
-    assert "hidden-word" not in caplog.text + repr(speaker.client) + repr(vars(speaker.client._shell))
+    assert "hidden-key" not in "".join(told.format())
+    assert "hidden-key" not in caplog.text + repr(speaker.client) + repr(vars(speaker.client._shell))
     await speaker.close()
 
 

@@ -7,6 +7,7 @@ from app.client.errors import ENDINGS, ResultWithheld, StillRunning, TaskFailed
 from app.client.nouns.task import Task
 from app.client.nouns.waiting import read_task, until_final
 from app.client.request import Flow, Json, Request, given, part, post
+from app.client.shells import Awaiting, Blocking
 
 
 class Handle(Bound[S], Generic[S]):
@@ -65,6 +66,12 @@ class Handle(Bound[S], Generic[S]):
     def __repr__(self) -> str:
         """Name the task and its status, and nothing of its payload."""
         return f"<{type(self).__name__} {self.task_id} {self.status}>"
+
+
+TaskHandle = Handle[Blocking]
+"""What `Client.submit` returns."""
+AsyncTaskHandle = Handle[Awaiting]
+"""What `AsyncClient.submit` returns."""
 
 
 def result_of(task: Task) -> Json:
