@@ -168,13 +168,19 @@ def given(**fields: Json) -> dict[str, Json]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def filter_body(**fields: Moment | Several) -> dict[str, Json]:
-    """Return a filter for a body: lists as lists, what is left out left out."""
-    return {
+def selection(everything: bool, found: Mapping[str, Any]) -> dict[str, Json]:
+    """Return which things a bulk action is about, as its body says it: a filter, or all."""
+    fields = {
         name: value if isinstance(value, str | datetime) else list(value)
-        for name, value in fields.items()
+        for name, value in found.items()
         if value is not None
     }
+    return {**({"all": True} if everything else {}), **({"filter": fields} if fields else {})}
+
+
+def parameters_of(found: Mapping[str, Any]) -> dict[str, Parameter]:
+    """Return a filter as query parameters."""
+    return dict(found)
 
 
 def encoded(value: Json) -> bytes:

@@ -60,6 +60,8 @@ class Setup:
             "follow_redirects": False,
             # A proxy of the environment is for the outside; a key sent to the wrong place is lost.
             "trust_env": not self.target.is_local,
+            # Loading the trusted authorities takes longer than a request; here nothing is there to be trusted.
+            "verify": ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if self.target.is_local_http else True,
         }
 
     def of_request(self, request: Request[Any]) -> dict[str, Any]:

@@ -60,6 +60,11 @@ class Target:
         """Say whether it is on this machine."""
         return (urlsplit(self.url).hostname or "").startswith(_LOOPBACK)
 
+    @property
+    def is_local_http(self) -> bool:
+        """Say whether it is on this machine and no TLS is spoken."""
+        return self.is_local and self.url.startswith("http://")
+
 
 def profiles_file() -> Path:
     """Return the path of the profiles: $XDG_CONFIG_HOME/despacho/profiles.toml, or the same under ~/.config."""

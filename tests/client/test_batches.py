@@ -3,13 +3,16 @@
 import itertools
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from app.client import ApiError, Handle, Refused, StillRunning
-from tests.client.scripted import DONE, DROPPED, TASK, Answer, Seen, problem, said
+from app.client import ApiError, Handle, Refused, StillRunning, Task
+from tests.client.scripted import DONE, DROPPED, TASK, Answer, Seen, page, problem, said
 from tests.client.test_retrying import against
+
+NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
 
 
 def item_of(item: dict[str, Any]) -> dict[str, Any]:
@@ -140,6 +143,42 @@ async def test_all_are_waited_for_over_one_connection(kind: str) -> None:
     assert [task.task_id for task in tasks] == [f"task_{number}" for number in range(50)]
     assert all(handle.task.is_done for handle in handles)
     assert len(script.seen) == 51
+
+
+async def test_what_ended_meanwhile_is_read_in_pages(kind: str) -> None:
+    def answer(seen: Seen) -> Answer:
+        if seen.method == "POST":
+            return answer_of([timed(item_of(item)) for item in items_in(seen)])
+        if seen.path == "/v1/tasks":
+            assert seen.query["include"] == ["result"]
+            start = int(seen.query.get("page_token", ["0"])[0])
+            found = [{**DONE, "task_id": f"task_{number}"} for number in range(start, start + 200)]
+            return page(found, str(start + 200) if start < 400 else None)
+        return said({**DONE, "task_id": seen.path.rpartition("/")[2]})
+
+    def timed(item: dict[str, Any]) -> dict[str, Any]:
+        return {**item, "task": {**item["task"], "submitted_at": "2026-07-01T12:00:00Z"}}
+
+    async with against(kind, answer) as (speak, script):
+        handles = await speak(lambda client: client.submit_many(orders(600)))
+        tasks = await speak(lambda client: client.wait_all(handles, wait=30))
+
+    assert all(task.result == {"n": 1} for task in tasks) and len(tasks) == 600
+    assert len(script.seen) == 1 + 1 + 3
+
+
+async def test_a_key_that_may_not_see_results_waits_one_by_one(kind: str) -> None:
+    def answer(seen: Seen) -> Answer:
+        if seen.path == "/v1/tasks":
+            return problem(403, "forbidden", False)
+        return said({**DONE, "task_id": seen.path.rpartition("/")[2]})
+
+    async with against(kind, answer) as (speak, script):
+        handle_of = [Task(**{**TASK, "task_id": f"task_{n}", "submitted_at": NOW}) for n in range(30)]
+        handles = [Handle(speak.client._shell, task) for task in handle_of]
+        assert len(await speak(lambda client: client.wait_all(handles, wait=30))) == 30
+
+    assert len(script.seen) == 31
 
 
 async def test_those_that_have_not_ended_in_time_are_told(kind: str) -> None:

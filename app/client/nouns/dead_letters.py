@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Generic
+from typing import Generic, TypedDict, Unpack
 
 import msgspec
 
@@ -16,13 +16,14 @@ from app.client.request import (
     Request,
     Several,
     Stream,
-    filter_body,
     get,
     get_items,
     given,
     pages,
+    parameters_of,
     part,
     post,
+    selection,
 )
 
 
@@ -78,6 +79,18 @@ class Matched(msgspec.Struct, frozen=True):
     matched: int
 
 
+class DeadLetterFilter(TypedDict, total=False):
+    """Which dead letters; several values mean "or", what is left out is open."""
+
+    error_type: Several
+    type: Several
+    priority_class: Several
+    group: Several
+    tenant_id: Several
+    failed_after: Moment | None
+    failed_before: Moment | None
+
+
 class DeadLetters(Bound[S], Generic[S]):
     """`client.dead_letters`."""
 
@@ -85,26 +98,11 @@ class DeadLetters(Bound[S], Generic[S]):
     def list(
         self,
         *,
-        error_type: Several = None,
-        type: Several = None,
-        priority_class: Several = None,
-        group: Several = None,
-        tenant_id: Several = None,
-        failed_after: Moment | None = None,
-        failed_before: Moment | None = None,
         at_most: int | None = None,
+        **found: Unpack[DeadLetterFilter],
     ) -> Stream[DeadLetter]:
         """Iterate over dead letters, newest first; several values of a filter mean "or"."""
-        parameters = {
-            "error_type": error_type,
-            "type": type,
-            "priority_class": priority_class,
-            "group": group,
-            "tenant_id": tenant_id,
-            "failed_after": failed_after,
-            "failed_before": failed_before,
-        }
-        return pages("/v1/dead-letters", DeadLetter, parameters, at_most=at_most)
+        return pages("/v1/dead-letters", DeadLetter, parameters_of(found), at_most=at_most)
 
     @call
     def summary(self) -> Request[DeadLetterSummary]:
@@ -134,16 +132,9 @@ class DeadLetters(Bound[S], Generic[S]):
         everything: bool = False,
         limit: int | None = None,
         rate_per_second: float | None = None,
-        error_type: Several = None,
-        type: Several = None,
-        priority_class: Several = None,
-        group: Several = None,
-        tenant_id: Several = None,
-        failed_after: Moment | None = None,
-        failed_before: Moment | None = None,
+        **found: Unpack[DeadLetterFilter],
     ) -> Request[BulkAction]:
         """Give a fresh attempt budget to what a filter matches, or `everything`, as a paced bulk action."""
-        found = _filter(error_type, type, priority_class, group, tenant_id, failed_after, failed_before)
         return post("/v1/dead-letters/reprocess", BulkAction, _many(reason, everything, found, limit, rate_per_second))
 
     @call
@@ -154,16 +145,9 @@ class DeadLetters(Bound[S], Generic[S]):
         everything: bool = False,
         limit: int | None = None,
         rate_per_second: float | None = None,
-        error_type: Several = None,
-        type: Several = None,
-        priority_class: Several = None,
-        group: Several = None,
-        tenant_id: Several = None,
-        failed_after: Moment | None = None,
-        failed_before: Moment | None = None,
+        **found: Unpack[DeadLetterFilter],
     ) -> Request[Matched]:
         """Say how many `reprocess_many` would touch, and touch nothing."""
-        found = _filter(error_type, type, priority_class, group, tenant_id, failed_after, failed_before)
         body = {**_many(reason, everything, found, limit, rate_per_second), "dry_run": True}
         return post("/v1/dead-letters/reprocess", Matched, body, repeatable=True)
 
@@ -173,46 +157,13 @@ class DeadLetters(Bound[S], Generic[S]):
         reason: str,
         *,
         everything: bool = False,
-        error_type: Several = None,
-        type: Several = None,
-        priority_class: Several = None,
-        group: Several = None,
-        tenant_id: Several = None,
-        failed_after: Moment | None = None,
-        failed_before: Moment | None = None,
+        **found: Unpack[DeadLetterFilter],
     ) -> Request[BulkAction]:
         """Delete for good what a filter matches, or `everything`, as a bulk action; the audit trail stays."""
-        found = _filter(error_type, type, priority_class, group, tenant_id, failed_after, failed_before)
         return post("/v1/dead-letters/purge", BulkAction, _many(reason, everything, found, None, None))
 
 
-def _filter(
-    error_type: Several,
-    type_: Several,
-    priority_class: Several,
-    group: Several,
-    tenant_id: Several,
-    failed_after: Moment | None,
-    failed_before: Moment | None,
-) -> dict[str, Json]:
-    return filter_body(
-        error_type=error_type,
-        type=type_,
-        priority_class=priority_class,
-        group=group,
-        tenant_id=tenant_id,
-        failed_after=failed_after,
-        failed_before=failed_before,
-    )
-
-
 def _many(
-    reason: str, everything: bool, found: dict[str, Json], limit: int | None, rate_per_second: float | None
+    reason: str, everything: bool, found: DeadLetterFilter, limit: int | None, rate_per_second: float | None
 ) -> dict[str, Json]:
-    which = {"all": True} if everything else {}
-    return {
-        **which,
-        **({"filter": found} if found else {}),
-        **given(limit=limit, rate_per_second=rate_per_second),
-        "reason": reason,
-    }
+    return {**selection(everything, found), **given(limit=limit, rate_per_second=rate_per_second), "reason": reason}

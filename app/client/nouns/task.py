@@ -6,9 +6,10 @@ from decimal import Decimal
 import msgspec
 
 from app.client.request import Json
-from app.domain.lifecycle import FINAL
+from app.domain import lifecycle
 
-_FINAL = frozenset(status.value for status in FINAL)
+FINAL = frozenset(status.value for status in lifecycle.FINAL)
+"""The statuses that are ends."""
 
 
 class TaskSource(msgspec.Struct, frozen=True):
@@ -130,4 +131,4 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_final(status: str) -> bool:
     """Say whether a status is an end."""
-    return status in _FINAL
+    return status in FINAL

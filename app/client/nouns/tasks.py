@@ -1,7 +1,7 @@
 """Tasks: submitting, looking at, waiting for and cancelling them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Generic
+from typing import Generic, TypedDict, Unpack
 
 from app.client.bound import S, call, streaming
 from app.client.nouns.bulk_actions import BulkAction
@@ -17,13 +17,27 @@ from app.client.request import (
     Request,
     Several,
     Stream,
-    filter_body,
     get_items,
     given,
     pages,
+    parameters_of,
     part,
     post,
+    selection,
 )
+
+
+class TaskFilter(TypedDict, total=False):
+    """Which tasks; several values mean "or", what is left out is open."""
+
+    status: Several
+    type: Several
+    priority_class: Several
+    group: Several
+    source_ref: Several
+    tenant_id: Several
+    submitted_after: Moment | None
+    submitted_before: Moment | None
 
 
 class Tasks(Submitting[S], Generic[S]):
@@ -63,29 +77,12 @@ class Tasks(Submitting[S], Generic[S]):
     def list(
         self,
         *,
-        status: Several = None,
-        type: Several = None,
-        priority_class: Several = None,
-        group: Several = None,
-        source_ref: Several = None,
-        tenant_id: Several = None,
-        submitted_after: Moment | None = None,
-        submitted_before: Moment | None = None,
         include_result: bool = False,
         at_most: int | None = None,
+        **found: Unpack[TaskFilter],
     ) -> Stream[Task]:
         """Iterate over tasks, newest first; several values of a filter mean "or"."""
-        parameters = {
-            "status": status,
-            "type": type,
-            "priority_class": priority_class,
-            "group": group,
-            "source_ref": source_ref,
-            "tenant_id": tenant_id,
-            "submitted_after": submitted_after,
-            "submitted_before": submitted_before,
-            "include": "result" if include_result else None,
-        }
+        parameters = {**parameters_of(found), "include": "result" if include_result else None}
         return pages("/v1/tasks", Task, parameters, at_most=at_most)
 
     @call
@@ -119,28 +116,10 @@ class Tasks(Submitting[S], Generic[S]):
         reason: str,
         *,
         everything: bool = False,
-        status: Several = None,
-        type: Several = None,
-        priority_class: Several = None,
-        group: Several = None,
-        source_ref: Several = None,
-        tenant_id: Several = None,
-        submitted_after: Moment | None = None,
-        submitted_before: Moment | None = None,
+        **found: Unpack[TaskFilter],
     ) -> Request[BulkAction]:
         """Cancel what a filter matches, or `everything`, as a bulk action."""
-        found = filter_body(
-            status=status,
-            type=type,
-            priority_class=priority_class,
-            group=group,
-            source_ref=source_ref,
-            tenant_id=tenant_id,
-            submitted_after=submitted_after,
-            submitted_before=submitted_before,
-        )
-        which = {"all": True} if everything else {}
-        return post("/v1/tasks/cancel", BulkAction, {**which, **({"filter": found} if found else {}), "reason": reason})
+        return post("/v1/tasks/cancel", BulkAction, {**selection(everything, found), "reason": reason})
 
     @call
     def reclassify(

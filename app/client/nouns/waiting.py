@@ -2,15 +2,19 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
-from app.client.errors import StillRunning, Unsendable
-from app.client.nouns.task import Task, is_final
-from app.client.request import Flow, Pause, Request, member_of, part
+from app.client.errors import ApiError, StillRunning, Unsendable
+from app.client.nouns.task import FINAL, Task, is_final
+from app.client.request import PAGE_SIZE, Flow, Items, Parameter, Pause, Request, member_of, pages, part
 
 LONGEST_SLICE_SECONDS = 55.0
 _SOONEST_SECONDS = 1.0
 """An answer that comes before the end of its slice and is no end is not asked for again sooner than this."""
+_WORTH_A_SWEEP = 20
+_MARGIN = timedelta(milliseconds=1)
+_FORBIDDEN = 403
 
 
 def read_task(task_id: str, *, include_input: bool = False, wait: float | None = None) -> Request[Task]:
@@ -35,14 +39,54 @@ def until_final(task_id: str, wait: float | None) -> Flow[Task]:
 
 
 def until_all_final(task_ids: Sequence[str], wait: float | None, known: Mapping[str, Task]) -> Flow[dict[str, Task]]:
-    """Wait for many in turn, over one connection; what ended meanwhile answers at once. Returns each as last seen."""
+    """Wait for many, over one connection; returns each as it was last seen.
+
+    One is waited for at a time; what ended meanwhile is then read in whole pages, and only stragglers one by one.
+    """
     end = _end(wait)
     seen = dict(known)
+    sweeps = True
+    swept_at = 0.0
     for task_id in task_ids:
         left = 1.0
-        while left > 0 and not (task_id in seen and seen[task_id].is_final):
+        while left > 0 and not seen[task_id].is_final:
             seen[task_id], left = yield from _look(task_id, end)
+        unfinished = [task for task in seen.values() if not task.is_final]
+        if sweeps and len(unfinished) >= _WORTH_A_SWEEP and time.monotonic() - swept_at >= _SOONEST_SECONDS:
+            swept_at = time.monotonic()
+            sweeps = yield from _sweep(unfinished, seen)
     return seen
+
+
+def _sweep(unfinished: Sequence[Task], seen: dict[str, Task]) -> Flow[bool]:
+    """Read the page(s) on which unfinished tasks may be by now; says whether that is any use with this key."""
+    times = [task.submitted_at for task in unfinished if task.submitted_at is not None]
+    if len(times) < len(unfinished):
+        return False
+    parameters: dict[str, Parameter] = {
+        "status": sorted(FINAL),
+        "include": "result",
+        "submitted_after": min(times) - _MARGIN,
+        "submitted_before": max(times) + _MARGIN,
+    }
+    wanted = {task.task_id for task in unfinished}
+    # Tasks of others may lie between ours: no more is read than what one by one would cost.
+    steps = pages("/v1/tasks", Task, parameters, at_most=PAGE_SIZE * max(2, len(wanted) // 20))
+    answer = None
+    try:
+        while True:
+            step = steps.send(answer)
+            if isinstance(step, Items):
+                seen.update((task.task_id, task) for task in step.items if task.task_id in wanted)
+                answer = None
+            else:
+                answer = yield step
+    except StopIteration:
+        return True
+    except ApiError as error:
+        if error.status == _FORBIDDEN:
+            return False
+        raise
 
 
 def _look(task_id: str, end: float) -> Flow[tuple[Any, float]]:
