@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
     from app.client import (
+        NO_RETRIES,
         ApiError,
         AsyncClient,
         AsyncTaskHandle,
@@ -29,18 +30,26 @@ if TYPE_CHECKING:
         DespachoError,
         Handle,
         Refused,
+        ResultWithheld,
+        Retries,
         StillRunning,
         Task,
         TaskCancelled,
+        TaskExpired,
         TaskFailed,
         TaskHandle,
+        TaskRejected,
+        TaskSuperseded,
         UnexpectedAnswer,
         Unreachable,
+        Unsendable,
+        WrongConfiguration,
     )
     from app.domain.errors import DeadLetter, Retry
     from workers.context import BlockingTaskContext, TaskContext
 
 __all__ = [
+    "NO_RETRIES",
     "ApiError",
     "AsyncClient",
     "AsyncTaskHandle",
@@ -50,37 +59,32 @@ __all__ = [
     "DespachoError",
     "Handle",
     "Refused",
+    "ResultWithheld",
+    "Retries",
     "Retry",
     "StillRunning",
     "Task",
     "TaskCancelled",
     "TaskContext",
+    "TaskExpired",
     "TaskFailed",
     "TaskHandle",
+    "TaskRejected",
+    "TaskSuperseded",
     "UnexpectedAnswer",
     "Unreachable",
+    "Unsendable",
+    "WrongConfiguration",
     "task_type",
 ]
 
+# Where the names are that are loaded when they are asked for; all others are the client's.
 _HOMES = {
-    "app.client": (
-        *(
-            "ApiError",
-            "AsyncClient",
-            "AsyncTaskHandle",
-            "Client",
-            "DespachoError",
-            "Handle",
-            "Refused",
-            "StillRunning",
-            "Task",
-        ),
-        *("TaskCancelled", "TaskFailed", "TaskHandle", "UnexpectedAnswer", "Unreachable"),
-    ),
-    "app.domain.errors": ("DeadLetter", "Retry"),
-    "workers.context": ("BlockingTaskContext", "TaskContext"),
+    "BlockingTaskContext": "workers.context",
+    "DeadLetter": "app.domain.errors",
+    "Retry": "app.domain.errors",
+    "TaskContext": "workers.context",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 H = TypeVar("H", bound=Callable[..., Any])
 
@@ -160,10 +164,9 @@ def task_type(
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(home), name)
+    found = getattr(importlib.import_module(_HOMES.get(name, "app.client")), name)
     globals()[name] = found
     return found
 

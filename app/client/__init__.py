@@ -34,6 +34,7 @@ from app.client.nouns.operation import Pause, PriorityClass, Readiness, RetryPol
 from app.client.nouns.schedules import Schedule
 from app.client.nouns.submitting import BatchAnswer, BatchItem, Refused
 from app.client.nouns.task import Attempt, Event, Task, TaskError, TaskLinks, TaskSource, Usage
+from app.client.nouns.webhooks import NewWebhookSecret, Webhook, WebhookSecret, WebhookTry
 from app.client.retrying import NO_RETRIES, Retries
 
 __all__ = [
@@ -60,6 +61,7 @@ __all__ = [
     "Key",
     "Matched",
     "NewKey",
+    "NewWebhookSecret",
     "Pause",
     "PriorityClass",
     "Problem",
@@ -88,6 +90,9 @@ __all__ = [
     "Unreachable",
     "Unsendable",
     "Usage",
+    "Webhook",
+    "WebhookSecret",
+    "WebhookTry",
     "Worker",
     "WrongConfiguration",
 ]

@@ -16,6 +16,7 @@ from app.client.nouns.raw import Raw
 from app.client.nouns.schedules import Schedules
 from app.client.nouns.submitting import Submitting
 from app.client.nouns.tasks import Tasks
+from app.client.nouns.webhooks import Webhooks, WebhookSecrets
 from app.client.retrying import Retries
 from app.client.shells import Awaiting, Blocking, Plain, Setup
 from app.client.target import Target, choose_target
@@ -36,6 +37,8 @@ class Nouns(Submitting[S], Generic[S]):
         self.bulk_actions = BulkActions(shell)
         self.effects = Effects(shell)
         self.approvals = Approvals(shell)
+        self.webhooks = Webhooks(shell)
+        self.webhook_secrets = WebhookSecrets(shell)
         self.pauses = Pauses(shell)
         self.classes = Classes(shell)
         self.workers = Workers(shell)

@@ -6,21 +6,22 @@ from typing import Generic
 import msgspec
 
 from app.client.bound import Bound, S, call, streaming
-from app.client.request import Json, Request, Several, Stream, given, pages, part, post
+from app.client.request import Json, Request, Several, Stream, get, given, pages, part, post
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """A guarded action that a person decides on, once."""
+    """What a handler asks a person, decided once. `detail` is what the handler shows of it: text of strangers."""
 
     approval_id: str
+    state: str
     task_id: str | None = None
-    tenant_id: str | None = None
     type: str | None = None
+    tenant_id: str | None = None
     priority_class: str | None = None
-    state: str | None = None
     action: str | None = None
     detail: Json = None
-    requested_at: datetime | None = None
+    submitted_by: str | None = None
+    asked_at: datetime | None = None
     due_at: datetime | None = None
     expires_at: datetime | None = None
     decided_at: datetime | None = None
@@ -33,12 +34,31 @@ class Approvals(Bound[S], Generic[S]):
 
     @streaming
     def list(
-        self, *, state: Several = None, priority_class: Several = None, tenant_id: Several = None,
+        self,
+        *,
+        state: Several = None,
+        priority_class: Several = None,
+        type: Several = None,
+        action: Several = None,
+        task_id: Several = None,
+        tenant_id: Several = None,
         at_most: int | None = None,
-    ) -> Stream[Approval]:  # fmt: skip
-        """Iterate over approvals by class, the oldest due first."""
-        parameters = {"state": state, "priority_class": priority_class, "tenant_id": tenant_id}
+    ) -> Stream[Approval]:
+        """Iterate over approvals by class, the oldest due first; without `state`: those that wait for somebody."""
+        parameters = {
+            "state": state,
+            "priority_class": priority_class,
+            "type": type,
+            "action": action,
+            "task_id": task_id,
+            "tenant_id": tenant_id,
+        }
         return pages("/v1/approvals", Approval, parameters, at_most=at_most)
+
+    @call
+    def get(self, approval_id: str) -> Request[Approval]:
+        """Read one."""
+        return get(f"/v1/approvals/{part(approval_id)}", Approval)
 
     @call
     def approve(self, approval_id: str, comment: str | None = None) -> Request[Approval]:

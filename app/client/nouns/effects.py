@@ -6,33 +6,48 @@ from typing import Generic
 import msgspec
 
 from app.client.bound import Bound, S, call, streaming
-from app.client.request import Json, Request, Several, Stream, given, pages, part, post
+from app.client.request import Request, Several, Stream, given, pages, part, post
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that a task did outside, or was about to do; `state` is `in_doubt` where nobody knows."""
+    """What a task did outside, or may have done.
+
+    `state`: `reserved` (its call may be in the air), `confirmed` (it happened, as `external_id`), `not_sent`, or
+    `in_doubt` (nobody can tell, and a person must). `idempotency_key` is what the outside system was given.
+    """
 
     effect_id: str
     state: str
-    task_id: str | None = None
-    tenant_id: str | None = None
-    effect_type: str | None = None
-    effect_key: str | None = None
+    type: str | None = None
+    key: str | None = None
+    idempotency_key: str | None = None
     external_id: str | None = None
+    tenant_id: str | None = None
+    task_id: str | None = None
+    task_type: str | None = None
     attempt: int | None = None
-    error: Json = None
-    created_at: datetime | None = None
+    calls: int | None = None
+    first_reserved_at: datetime | None = None
+    reserved_at: datetime | None = None
+    call_until: datetime | None = None
     updated_at: datetime | None = None
-    confirmed_at: datetime | None = None
+    in_doubt_at: datetime | None = None
+    resolved_at: datetime | None = None
+    resolved_by: str | None = None
+    reason: str | None = None
 
 
 class Effects(Bound[S], Generic[S]):
     """`client.effects`."""
 
     @streaming
-    def list(self, *, state: Several = None, tenant_id: Several = None, at_most: int | None = None) -> Stream[Effect]:
+    def list(
+        self, *, state: Several = None, type: Several = None, task_id: Several = None, tenant_id: Several = None,
+        at_most: int | None = None,
+    ) -> Stream[Effect]:  # fmt: skip
         """Iterate over effects, newest first; `state="in_doubt"` for those that somebody must decide."""
-        return pages("/v1/effects", Effect, {"state": state, "tenant_id": tenant_id}, at_most=at_most)
+        parameters = {"state": state, "type": type, "task_id": task_id, "tenant_id": tenant_id}
+        return pages("/v1/effects", Effect, parameters, at_most=at_most)
 
     @call
     def resolve(self, effect_id: str, outcome: str, reason: str, *, external_id: str | None = None) -> Request[Effect]:
