@@ -7,6 +7,7 @@ import pytest_asyncio
 
 from tests.api.world import ADMIN_KEY, World, a_world, served
 from tests.client.speaking import KINDS, Speaker, a_speaker
+from tests.support.postgres import PrivatePostgres
 
 
 @pytest.fixture(params=KINDS)
@@ -15,14 +16,17 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest_asyncio.fixture
-async def world(database_url: str) -> AsyncIterator[World]:
-    """A fresh application on a fresh database."""
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def world(postgres_server: PrivatePostgres) -> AsyncIterator[World]:
+    """An application on a database that the module's tests share: each minds only what it made."""
+    await postgres_server.start()
+    database_url = await postgres_server.create_database()
     async with a_world(database_url) as opened:
         yield opened
+    await postgres_server.drop_database(database_url)
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def url(world: World) -> AsyncIterator[str]:
     """Where the application is served."""
     async with served(world) as address:
