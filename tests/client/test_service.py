@@ -19,7 +19,6 @@ from app.client import (
     StillRunning,
     TaskCancelled,
     TaskFailed,
-    WrongConfiguration,
 )
 from app.client.clients import PlainClient
 from app.client.shells import Setup
@@ -294,8 +293,3 @@ async def test_plain_answers_are_the_same_bytes_read_as_json(world: World, url: 
 
     assert shown == (await world.client.get(f"/v1/tasks/{task['task_id']}")).json()
     plain.close()
-
-
-def test_a_client_without_an_address_of_http_is_not_made() -> None:
-    with pytest.raises(WrongConfiguration):
-        Client("localhost:8000", "dsp_k")
