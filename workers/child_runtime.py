@@ -5,6 +5,7 @@ process that the handler starts.
 """
 
 import base64
+import logging
 import pickle
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -17,8 +18,10 @@ from app.runtime import PolicyHolder, Runtime
 from app.settings import Settings
 from app.store.database import Database
 from app.task_modules import Registry
+from app.telemetry.logs import event
 from app.telemetry.metrics import Metrics
 
+log = logging.getLogger("despacho.worker")
 _CONNECTIONS = {"pool_size": 1, "hot_pool_size": 2}
 
 
@@ -37,8 +40,8 @@ def current(runtime: Runtime) -> dict[str, Any]:
 
 def child_runtime(message: Mapping[str, Any], registry: Registry, say: Callable[[dict[str, Any]], None]) -> Runtime:
     """Make the runtime from what was handed over. Metrics and pokes go to the worker; there is no broker."""
-    settings, database_url, name = _unpacked(message["given"])
-    assert isinstance(settings, Settings)
+    given: tuple[Settings, str, str] = _unpacked(message["given"])
+    settings, database_url, name = given
     metrics = cast(Metrics, ForwardedMetrics(say))
     runtime = Runtime(
         settings=settings,
@@ -68,8 +71,7 @@ def refresh(runtime: Runtime, message: Mapping[str, Any]) -> None:
 
 
 def _policy(message: Mapping[str, Any]) -> Policy:
-    policy = _unpacked(message["policy"])
-    assert isinstance(policy, Policy)
+    policy: Policy = _unpacked(message["policy"])
     return policy
 
 
@@ -95,9 +97,12 @@ class ForwardedMetrics:
 
 
 def count_for_child(metrics: Metrics, name: object, arguments: Sequence[Any], named: Mapping[str, Any]) -> None:
-    """Make a call that a child forwarded, if there is such a one."""
+    """Make a call that a child forwarded, if there is such a one; a figure is not worth the attempt."""
     if isinstance(name, str) and not name.startswith("_") and callable(vars(Metrics).get(name)):
-        getattr(metrics, name)(*arguments, **named)
+        try:
+            getattr(metrics, name)(*arguments, **named)
+        except Exception as error:
+            event(log, "child_metric_lost", level=logging.WARNING, metric=name, error=error)
 
 
 class _NoBroker:
