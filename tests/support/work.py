@@ -112,9 +112,7 @@ async def dead(runtime: Runtime, task_ids: Sequence[str], *, error_type: str = "
 
 async def returned(runtime: Runtime, attempt: Claimed) -> None:
     """Give a claimed task back to the waiting, unspent."""
-    await settle(
-        runtime.database, [Settlement(attempt.task_id, attempt.fence, Move.RETURN, "returned", spent=False)]
-    )
+    await settle(runtime.database, [Settlement(attempt.task_id, attempt.fence, Move.RETURN, "returned", spent=False)])
 
 
 async def finished(runtime: Runtime, task_ids: Sequence[str]) -> None:
