@@ -12,6 +12,8 @@ import queue
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from workers.calls import is_async
+
 T = TypeVar("T")
 Here = Callable[[Callable[..., Any]], Callable[..., Any]]
 """Makes of a plain function one that the loop can await and that runs in the handler's thread."""
@@ -55,7 +57,7 @@ class Bridge:
     def _asked(
         self, call: Callable[..., Any], requests: "queue.SimpleQueue[Callable[[], None] | None]"
     ) -> Callable[..., Any]:
-        if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(type(call).__call__):
+        if is_async(call):
             return call
 
         async def on_the_handlers_thread(*arguments: Any) -> Any:

@@ -449,3 +449,17 @@ def journey_thread(ctx: BlockingTaskContext, task: At) -> dict[str, Any]:
 def journey_process(ctx: BlockingTaskContext, task: At) -> dict[str, Any]:
     """Make the journey in a process."""
     return _journey(ctx, task)
+
+
+@task_type("strides", timeout_seconds=60)
+def strides(ctx: BlockingTaskContext, task: At) -> None:
+    """Go on in a thread, one step after the other, until told to go; `kind` says whether it saves its state instead."""
+    _started(ctx, task)
+    n = 0
+    while not _may_go(task):
+        time.sleep(_LOOK_SECONDS)
+        n += 1
+        if task.kind == "saves":
+            ctx.checkpoint(n)
+        elif n < 900:
+            ctx.step("stride", lambda: n, n)

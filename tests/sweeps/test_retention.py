@@ -20,7 +20,8 @@ async def journalled(runtime: Runtime, *task_ids: str) -> None:
     for task_id in task_ids:
         await rows(
             runtime,
-            "WITH step AS (INSERT INTO steps (task_id, name, fingerprint, position, fence, size_bytes, value, stored_at) "
+            "WITH step AS ("
+            "INSERT INTO steps (task_id, name, fingerprint, position, fence, size_bytes, value, stored_at) "
             "VALUES (:id, 'ask', '', 0, 1, 4, 'null', clock_timestamp())) "
             "INSERT INTO checkpoints (task_id, fence, size_bytes, state, stored_at) "
             "VALUES (:id, 1, 4, 'null', clock_timestamp())",

@@ -6,12 +6,15 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
+from app.services.actors import ServiceActor
+from app.services.cancellation import cancel_task
 from tests.support.eventually import eventually
 from tests.support.rabbitmq import RabbitNode
 from tests.support.work import rows
 from tests.support.world import World, a_world
 
 TYPES = ("journey", "journey_thread", "journey_process")
+ACME = ServiceActor("ana", "key_1", "acme")
 KINDS = ("fails", "snoozes", "snoozes_in_a_group")
 
 
@@ -52,6 +55,19 @@ async def test_steps_and_states_hold_in_every_executor(idle: World) -> None:
         assert row["attempts"] == (2 if kind == "fails" else 1), about
         first_pid = int(world.marks("starts", row["task_id"])[0].split()[3])
         assert (first_pid == os.getpid()) == (type_ != "journey_process" and not suspect), about
+
+
+async def test_a_thread_that_is_cancelled_ends_at_its_next_step_or_checkpoint(world: World) -> None:
+    ids = [*await world.submit("strides"), *await world.submit("strides", kind="saves")]
+    await world.running(ids)
+
+    for task_id in ids:
+        await cancel_task(world.runtime, ACME, task_id)
+    ended = await world.ended(ids)
+
+    assert [row["status"] for row in ended] == ["cancelled", "cancelled"]
+    (pool,) = world.pools
+    await eventually(lambda: pool.consumer.free_slots == 4)
 
 
 async def test_a_crash_after_a_step_costs_no_second_call(world: World) -> None:
