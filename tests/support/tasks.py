@@ -462,4 +462,4 @@ def strides(ctx: BlockingTaskContext, task: At) -> None:
         if task.kind == "saves":
             ctx.checkpoint(n)
         elif n < 900:
-            ctx.step("stride", lambda: n, n)
+            ctx.step("stride", abs, n)

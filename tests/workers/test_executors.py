@@ -31,7 +31,7 @@ async def test_steps_and_states_hold_in_every_executor(idle: World) -> None:
         (type_, kind, suspect): (await world.submit(type_, kind=kind, first=7))[0]
         for type_ in TYPES
         for kind in KINDS
-        for suspect in (False, True)
+        for suspect in ((False, True) if kind == "fails" else (False,))
     }
     suspects = [task_id for (_, _, suspect), task_id in ids.items() if suspect]
     await rows(
