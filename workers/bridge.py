@@ -57,8 +57,8 @@ class Bridge:
     def _asked(
         self, call: Callable[..., Any], requests: "queue.SimpleQueue[Callable[[], None] | None]"
     ) -> Callable[..., Any]:
-        if is_async(call):
-            return call
+        if not callable(call) or is_async(call):
+            return call  # what cannot be called is for the coroutine to refuse
 
         async def on_the_handlers_thread(*arguments: Any) -> Any:
             answer: asyncio.Future[tuple[bool, Any]] = self._loop.create_future()

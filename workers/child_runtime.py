@@ -8,12 +8,11 @@ import base64
 import logging
 import pickle
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any, cast
 
 from app.broker.base import BrokerUnreachable, Consumer, Depth, Published, TaskMessage
-from app.domain.policy import Policy
+from app.domain.policy_file import parse_policy
 from app.runtime import PolicyHolder, Runtime
 from app.settings import Settings
 from app.store.database import Database
@@ -33,9 +32,12 @@ def handed_over(runtime: Runtime) -> dict[str, Any]:
 
 def current(runtime: Runtime) -> dict[str, Any]:
     """Spell what may have changed since the child's last task: the policy and the database's clock."""
-    # The rules decide the class of submissions; their compiled conditions cannot travel.
-    policy = replace(runtime.policy.current, rules=())
-    return {"policy": _packed(policy), "clock_ahead_seconds": runtime.clock_ahead.total_seconds()}
+    policy = runtime.policy.current
+    return {
+        "policy_version": policy.version,
+        "policy": policy.document,
+        "clock_ahead_seconds": runtime.clock_ahead.total_seconds(),
+    }
 
 
 def child_runtime(message: Mapping[str, Any], registry: Registry, say: Callable[[dict[str, Any]], None]) -> Runtime:
@@ -53,7 +55,7 @@ def child_runtime(message: Mapping[str, Any], registry: Registry, say: Callable[
         ),
         broker=_NoBroker(),
         metrics=metrics,
-        policy=PolicyHolder(_policy(message)),
+        policy=PolicyHolder(parse_policy(message["policy"])),
         registry=registry,
         name=name,
     )
@@ -64,15 +66,9 @@ def child_runtime(message: Mapping[str, Any], registry: Registry, say: Callable[
 
 def refresh(runtime: Runtime, message: Mapping[str, Any]) -> None:
     """Take over what `current` spelled."""
-    policy = _policy(message)
-    if policy.version != runtime.policy.current.version:
-        runtime.policy.current = policy
+    if message["policy_version"] != runtime.policy.current.version:
+        runtime.policy.adopt(parse_policy(message["policy"]))
     runtime.clock_ahead = timedelta(seconds=message["clock_ahead_seconds"])
-
-
-def _policy(message: Mapping[str, Any]) -> Policy:
-    policy: Policy = _unpacked(message["policy"])
-    return policy
 
 
 def _packed(value: object) -> str:

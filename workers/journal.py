@@ -6,6 +6,7 @@ A task's first run reads nothing: before it there cannot be anything.
 """
 
 import asyncio
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import lru_cache
@@ -118,6 +119,7 @@ class Journal:
     ) -> Any:
         """Give what `call(*arguments)` returned, now or in an earlier run; see TaskContext.step."""
         key = (check_step_name(name), _fingerprint(name, arguments))
+        _check_call(name, call)
         if key not in book.steps:
             if (book.owner.fence, key) in _inside.get():
                 raise DeadLetter("invalid_step", f"the step {name!r} calls itself with the same arguments")
@@ -235,6 +237,15 @@ def _parts(items: Sequence[Any]) -> list[list[Any]]:
         parts[-1].append(item)
         room -= item.size_bytes
     return parts
+
+
+def _check_call(name: str, call: object) -> None:
+    if callable(call):
+        return
+    if inspect.iscoroutine(call):
+        call.close()
+    message = f"the step {name!r} should be given a function and its arguments, not a {type(call).__name__}"
+    raise DeadLetter("invalid_step", message)
 
 
 def _fingerprint(name: str, arguments: Sequence[Any]) -> bytes:

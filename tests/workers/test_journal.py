@@ -24,7 +24,7 @@ from tests.support.eventually import eventually
 from tests.support.postgres import PrivatePostgres
 from tests.support.runtimes import a_runtime
 from tests.support.work import claimed, dead, returned, rows, submitted
-from workers.context import TaskContext
+from workers.context import BlockingTaskContext, TaskContext
 from workers.facilities import open_facilities
 
 SMALL = JournalSettings(max_step_bytes=1024, max_steps=3, max_task_bytes=2048, max_checkpoint_bytes=1024)
@@ -173,6 +173,17 @@ async def test_what_raises_or_gives_the_worker_back_keeps_nothing(runtime: Runti
     assert await context.step("ask", Counted("fine")) == "fine"
     _, second = await next_run(runtime, attempt)
     assert await second.step("ask", fails) == "fine"
+
+
+async def test_a_coroutine_or_a_value_in_place_of_a_function_is_refused(runtime: Runtime) -> None:
+    _, context = await first_run(runtime)
+    blocking = BlockingTaskContext(context, asyncio.get_running_loop())
+
+    for wrong in (Counted()(), 7):
+        with pytest.raises(DeadLetter, match="a function"):
+            await context.step("ask", wrong)  # type: ignore[arg-type]
+    with pytest.raises(DeadLetter, match="a function"):
+        await asyncio.to_thread(blocking.step, "ask", Counted()())  # type: ignore[arg-type]
 
 
 async def test_a_step_that_calls_itself_is_told_so(runtime: Runtime) -> None:
