@@ -19,8 +19,9 @@ from app.store import dead_letters, tasks
 from app.store.dead_letters import Terms
 from app.store.flights import Claimed
 from app.telemetry.metrics import Metrics
-from tests.support.contexts import a_context_on, no_input
+from tests.support.contexts import a_context_on, an_attempt, no_input
 from tests.support.eventually import eventually
+from tests.support.ports import free_port
 from tests.support.postgres import PrivatePostgres
 from tests.support.runtimes import a_runtime
 from tests.support.work import claimed, dead, returned, rows, submitted
@@ -321,6 +322,19 @@ async def test_a_large_journal_is_read_as_far_as_it_is_asked_for(runtime: Runtim
     assert list(second.book.steps.values()).count(None) == 5
     assert [(await second.step("page", never, n))[:2] for n in range(8)] == [str(n) * 2 for n in range(8)]
     assert never.count == 0
+
+
+async def test_a_journal_that_cannot_be_read_costs_no_attempt() -> None:
+    quick = {"database": {"retry_for_seconds": 0.1, "connect_timeout_seconds": 0.5}, "worker": {"lease_seconds": 0.1}}
+    settings = Settings(_env_file=None, **quick)  # type: ignore[arg-type]
+    async with a_runtime(f"postgresql://nobody@127.0.0.1:{free_port()}/none", settings=settings) as away:
+        context = TaskContext(an_attempt(dispatch=2), open_facilities(away, read_input=no_input))
+
+        with pytest.raises(Snoozed) as snoozed:
+            await context.load()
+
+        assert snoozed.value.why == "database_unavailable"
+        await TaskContext(an_attempt(dispatch=1), open_facilities(away, read_input=no_input)).load()
 
 
 async def test_what_arrives_together_is_written_together(runtime: Runtime) -> None:
