@@ -16,12 +16,13 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import TypeAdapter
 
+from app.domain.approvals import Approval
 from app.domain.errors import DeadLetter, Retry
 from app.domain.task_types import CostClass, Executor, TaskTypeSpec
 from app.task_modules import MARK, TaskType, schema_field_names
 from workers.context import BlockingTaskContext, TaskContext
 
-__all__ = ["BlockingTaskContext", "DeadLetter", "Retry", "TaskContext", "task_type"]
+__all__ = ["Approval", "BlockingTaskContext", "DeadLetter", "Retry", "TaskContext", "task_type"]
 
 H = TypeVar("H", bound=Callable[..., Any])
 
@@ -38,12 +39,14 @@ def task_type(
     depends_on: tuple[str, ...] | list[str] = (),
     backoff_base_seconds: float = 5.0,
     backoff_cap_seconds: float = 900.0,
+    approval_expires_seconds: float | None = None,
     process: Mapping[str, Any] | None = None,
 ) -> Callable[[H], H]:
     """Declare a handler as the task type `name`.
 
     The handler takes the context and, if it wants one, the input; its annotations give the input's and result's
-    schemas. `process` registers facts that policy rules may look at (contract_sla_s …). Raises TypeError or ValueError
+    schemas. `approval_expires_seconds` is how long an approval that it asks for stays open. `process` registers facts
+    that policy rules may look at (contract_sla_s …). Raises TypeError or ValueError
     at import when the declaration cannot work.
     """
 
@@ -75,6 +78,7 @@ def task_type(
             depends_on=tuple(depends_on),
             backoff_base_seconds=backoff_base_seconds,
             backoff_cap_seconds=backoff_cap_seconds,
+            approval_expires_seconds=approval_expires_seconds,
             process=dict(process or {}),
         )
         declared = TaskType(

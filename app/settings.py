@@ -110,6 +110,18 @@ class WorkerSettings(_Group):
         return _split(value)
 
 
+class ApprovalSettings(_Group):
+    """What handlers may ask people for, and how long they wait for the answer."""
+
+    expires_seconds: float = Field(
+        7 * 86400.0, gt=0, le=366 * 86400, allow_inf_nan=False,
+        description="an approval that nobody decides within this expires, unless its type or handler says otherwise",
+    )  # fmt: skip
+    max_detail_bytes: int = Field(
+        16 * 1024, ge=256, le=1024 * 1024, description="limit of what an approval shows, as JSON"
+    )
+
+
 class RetentionSettings(_Group):
     """How long what has ended is kept, and how its removal is paced."""
 
@@ -166,6 +178,7 @@ class Settings(BaseSettings):
     api: ApiSettings = ApiSettings()
     dispatcher: DispatcherSettings = DispatcherSettings()
     worker: WorkerSettings = WorkerSettings()
+    approvals: ApprovalSettings = ApprovalSettings()
     retention: RetentionSettings = RetentionSettings()
 
     @field_validator("task_modules", mode="before")

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
+from app.domain.approvals import Approval
 from app.domain.errors import DeadLetter
 from workers.attempt import Attempt
 
@@ -78,6 +79,20 @@ class TaskContext:
         """Read a stored input as text. Raises DeadLetter: `missing_input`; `corrupted_input` when not UTF-8."""
         return as_text(await self.input_bytes(ref))
 
+    async def approval(self, action: str, detail: Any = None, *, expires_seconds: float | None = None) -> Approval:
+        """Return a person's yes to `action`; until there is one, the task waits for it and holds no worker.
+
+        The handler ends here and is run again from the top when somebody has decided, without spending an attempt. A
+        no, or no answer within `expires_seconds` (default: the type's, or the settings'), ends the task as `rejected`.
+        `detail` is what the approver sees: JSON, bounded in size. The same action and detail are the same approval,
+        however often they are asked for; another detail is another one. Raises DeadLetter (`invalid_approval`) for what
+        cannot be asked. What is raised to wait is no Exception: let it pass.
+        """
+        asking = self._facilities.approvals
+        if asking is None:
+            raise RuntimeError("ctx.approval: there is nobody to ask outside of a worker")
+        return await asking.ask(self.owner, action, detail, expires_seconds=expires_seconds)
+
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far the task is (0 to 1); written with the next heartbeat, and only while this attempt owns it."""
         if not 0.0 <= fraction <= 1.0:
@@ -136,6 +151,11 @@ class BlockingTaskContext:
     def input_text(self, ref: str) -> str:
         """Read a stored input as text; see TaskContext."""
         return as_text(self.input_bytes(ref))
+
+    def approval(self, action: str, detail: Any = None, *, expires_seconds: float | None = None) -> Approval:
+        """Return a person's yes to `action`, or end here until there is one; see TaskContext."""
+        asking = self._context.approval(action, detail, expires_seconds=expires_seconds)
+        return asyncio.run_coroutine_threadsafe(asking, self._loop).result()
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far the task is; see TaskContext."""

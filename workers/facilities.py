@@ -6,6 +6,7 @@ Every facility has a file of its noun in this package and takes the `Attempt` fi
 from dataclasses import dataclass
 
 from app.runtime import Runtime
+from workers.approvals import Approvals, WorkerApprovals
 from workers.context import ReadInput
 
 
@@ -14,6 +15,7 @@ class Facilities:
     """The facilities of one process, by noun."""
 
     read_input: ReadInput
+    approvals: Approvals | None = None
 
     async def close(self) -> None:
         """Give up what the facilities hold open."""
@@ -21,4 +23,4 @@ class Facilities:
 
 def open_facilities(runtime: Runtime, *, read_input: ReadInput) -> Facilities:
     """Make the facilities of one process; nothing is connected before it is needed."""
-    return Facilities(read_input=read_input)
+    return Facilities(read_input=read_input, approvals=WorkerApprovals(runtime))

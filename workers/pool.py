@@ -18,6 +18,7 @@ from app.services.dead_letters import record_malformed
 from app.store import flights, inputs, progress, workers
 from app.telemetry.logs import event
 from app.version import product_version
+from workers.approvals import WorkerApprovals
 from workers.children import Children
 from workers.consumer import TaskConsumer
 from workers.facilities import open_facilities
@@ -51,7 +52,12 @@ class Pool:
         )
         settings = runtime.settings.worker
         self.facilities = open_facilities(runtime, read_input=self._read_input)
-        self.children = Children(runtime.settings.task_modules, read_input=self._read_input, keep=min(slots, 4))
+        self.children = Children(
+            runtime.settings.task_modules,
+            read_input=self._read_input,
+            keep=min(slots, 4),
+            approvals=WorkerApprovals(runtime),
+        )
         self.runner = Runner(
             runtime.registry,
             self.children,

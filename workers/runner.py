@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from app.domain.errors import Snoozed, Yielded
+from app.domain.errors import Rejected, Snoozed, Suspended, Yielded
 from app.domain.failure import Failure, classify
 from app.domain.lifecycle import Move
 from app.domain.outcome import Settlement
@@ -24,6 +24,7 @@ from workers.children import ChildCrashed, ChildFailed, Children
 from workers.context import BlockingTaskContext, ReadInput
 from workers.run import Interrupt, Run
 from workers.threads import HandlerThreads
+from workers.yielded import yielded_in
 
 _MESSAGE_CHARACTERS = 2000
 
@@ -149,9 +150,9 @@ class Runner:
     def _ended_badly(self, run: Run, task_type: TaskType, error: BaseException) -> Settlement | None:
         if run.interrupt is not None:
             return self.interrupted(run)
+        if (how := yielded_in(error)) is not None:
+            return self._yielded(run.claimed, how)
         match error:
-            case Yielded():
-                return self._yielded(run.claimed, error)
             case ChildCrashed():
                 return self._failed(run.claimed, task_type, Failure("worker_lost", str(error), True), crashed=True)
             case ChildFailed():
@@ -177,6 +178,28 @@ class Runner:
                     after_seconds=seconds,
                     error_type=how.why,
                     error_message=redacted(how.detail, _MESSAGE_CHARACTERS) or None,
+                )
+            case Suspended(approval_id=approval_id):
+                return Settlement(
+                    claimed.task_id,
+                    claimed.fence,
+                    Move.SUSPEND,
+                    "suspended",
+                    spent=False,
+                    cleared=cleared,
+                    approval_id=approval_id,
+                )
+            case Rejected(error_type=error_type, message=message):
+                return Settlement(
+                    claimed.task_id,
+                    claimed.fence,
+                    Move.REJECT,
+                    "rejected",
+                    spent=False,
+                    cleared=cleared,
+                    error_type=error_type,
+                    error_message=redacted(message, _MESSAGE_CHARACTERS) or None,
+                    error_retryable=False,
                 )
             case _:
                 return None

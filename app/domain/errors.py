@@ -57,5 +57,17 @@ class Suspended(Yielded):
         return type(self), (self.approval_id,)
 
 
+class Rejected(Yielded):
+    """The task must not go on: it ends as `rejected`. `error_type` is a short name, `message` the reason for people."""
+
+    def __init__(self, error_type: str, message: str = "") -> None:
+        super().__init__(error_type)
+        self.error_type = error_type
+        self.message = message
+
+    def __reduce__(self) -> tuple[type["Rejected"], tuple[str, str]]:
+        return type(self), (self.error_type, self.message)
+
+
 class OwnershipLost(Yielded):
     """This attempt no longer owns its task: whatever it would write is somebody else's to write."""

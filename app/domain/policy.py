@@ -48,7 +48,9 @@ class PriorityClass:
     """One class: its targets, its part of the seats (shares of 0 to 1) and how its work may be borrowed or lent.
 
     `reclaim_within_seconds` is the time in which a lent seat is back: who borrows must be bound to leave by then.
-    `republish_after_seconds` is how long a released task may stay unclaimed before its message is published again.
+    `approve_within_seconds` is the target for deciding an approval that one of its tasks waits for; without it the
+    approval is due when it expires. `republish_after_seconds` is how long a released task may stay unclaimed before its
+    message is published again.
     """
 
     name: str
@@ -66,6 +68,7 @@ class PriorityClass:
     contingency: str | None = None
     may_preempt: frozenset[str] = frozenset()
     aging: Aging | None = None
+    approve_within_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

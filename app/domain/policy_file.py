@@ -128,12 +128,14 @@ class _Reader:
         for victim in sorted(may_preempt):
             section.class_below("may_preempt", victim, names, rank)
         aging = self._aging(section, rank, names)
+        approve_within = section.duration("approve_within", required=False)
         section.finish()
         if None in (name, owner, start_within, reclaim_within, republish, nominal, maximum, lendable):
             return None
         return PriorityClass(
             name or "", rank, owner or "", start_within or 0.0, nominal or 0.0, maximum or 0.0, lendable or 0.0,
             reclaim_within or 0.0, republish or 0.0, valid_for, attempts, saturation, contingency, may_preempt, aging,
+            approve_within,
         )  # fmt: skip
 
     def _aging(self, section: Section, rank: int, names: list[str]) -> Aging | None:

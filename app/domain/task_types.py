@@ -31,7 +31,10 @@ TYPE_NAME = re.compile(r"^[a-z][a-z0-9_.-]{0,63}$")
 
 @dataclass(frozen=True, slots=True)
 class TaskTypeSpec:
-    """The declared properties of a task type. Durations are in seconds; `process` holds its registered facts."""
+    """The declared properties of a task type. Durations are in seconds; `process` holds its registered facts.
+
+    `approval_expires_seconds` is how long an approval that its handler asks for stays open; None: as the settings say.
+    """
 
     name: str
     description: str = ""
@@ -43,6 +46,7 @@ class TaskTypeSpec:
     depends_on: tuple[str, ...] = ()
     backoff_base_seconds: float = 5.0
     backoff_cap_seconds: float = 900.0
+    approval_expires_seconds: float | None = None
     process: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -59,3 +63,6 @@ class TaskTypeSpec:
             raise ValueError(
                 f"{self.name}: backoff_base_seconds should be above 0 and at most backoff_cap_seconds (at most 86400)"
             )
+        expires = self.approval_expires_seconds
+        if expires is not None and not 0 < expires <= 366 * 86400:
+            raise ValueError(f"{self.name}: approval_expires_seconds should be above 0 and at most 31622400 (366 days)")

@@ -50,6 +50,7 @@ class Story:
     paused: Mapping[str, str]
     virtual_time: float | None
     measured: Mapping[str, Row[Any]]
+    suspended: Row[Any] | None
 
 
 async def read_story(database: Database, task_id: str) -> Story:
@@ -72,6 +73,7 @@ async def read_story(database: Database, task_id: str) -> Story:
             await pauses.active(connection),
             await standing.virtual_time_of(connection, task_id),
             await standing.class_figures(connection),
+            await standing.suspended_of(connection, task_id),
         )
 
     return await database.run(work)
@@ -136,7 +138,7 @@ def _standing(task: Row[Any], story: Story, depends_on: tuple[str, ...]) -> Entr
         if task.finished_at is None or (story.attempts and story.attempts[-1].finished_at >= task.finished_at):
             return None
         return Entry(task.finished_at, "finished", task.status)
-    if task.status not in WAITING:
+    if task.status not in WAITING | {TaskStatus.AWAITING_APPROVAL}:
         return None
     place = Place(
         status=TaskStatus(task.status),
@@ -159,7 +161,14 @@ def _standing(task: Row[Any], story: Story, depends_on: tuple[str, ...]) -> Entr
     )
     found = explain_waiting(place, situation)
     detail: dict[str, object] = {"because": found.detail, "put_off": {}}
-    if (behind := put_off.get(task.priority_class)) is not None:
+    if (asked := story.suspended) is not None:
+        detail |= {
+            "approval_id": asked.approval_id,
+            "action": asked.action,
+            "due_at": asked.due_at,
+            "expires_at": asked.expires_at,
+        }
+    elif (behind := put_off.get(task.priority_class)) is not None:
         detail["put_off"] = behind.reasons
         detail["seats"] = {name: getattr(behind, name) for name in ("reach", "reserve", "maximum", "load")}
     return Entry(task.updated_at, "waiting", found.reason.value, None, _text(detail))

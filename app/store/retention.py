@@ -40,6 +40,7 @@ gone AS (
     RETURNING t.task_id
 ),
 history AS (DELETE FROM attempts a USING gone g WHERE a.task_id = g.task_id),
+asked AS (DELETE FROM approvals a USING gone g WHERE a.task_id = g.task_id),
 told AS (DELETE FROM events e USING gone g WHERE e.task_id = g.task_id)
 SELECT (SELECT max(task_id) FROM seen) AS last, (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM gone) AS removed
 """)

@@ -4,6 +4,8 @@
     ready      what waits for its turn; a row lives from submit (or due) to release.
     delayed    what waits for a time: scheduled, snoozed, or failed and not due yet.
     flights    what was released: first unclaimed, then claimed under a fence and a lease; gone when settled.
+    suspended  what waits for a person: the place of a task in `awaiting_approval`.
+    approvals  what handlers asked people for, and what was decided; gone with the task.
     lanes      (class, tenant, type, group) combinations that have rows in `ready`, with their tenant's virtual time.
     attempts   one row per ended attempt, written at settlement; the running one is the flight.
     events     the irregular part of the history; the regular part is derived from tasks, attempts and release_rounds.
@@ -122,7 +124,7 @@ tasks = sa.Table(
 
 
 def _place() -> list[sa.Column[object]]:
-    """Columns that travel with a task through ready, delayed and flights: all that release and claim need to know."""
+    """Columns that travel with a task through ready, delayed, flights and suspended: all that release and claim need to know."""
     columns: list[sa.Column[object]] = [
         _name("task_id", primary_key=True),  # type: ignore[list-item]
         _name("priority_class"),  # type: ignore[list-item]
@@ -200,6 +202,41 @@ flights = sa.Table(
     _when("lease_until"),
     _when("cancel_requested_at"),
     postgresql_with={"fillfactor": "50", **_BUSY},
+)
+
+suspended = sa.Table(
+    "suspended",
+    metadata,
+    *_place(),
+    _name("approval_id"),
+    _when("suspended_at", nullable=False),
+    sa.Index("ix_suspended_tenant_id", "tenant_id"),
+    sa.Index("ix_suspended_valid_until", "valid_until", postgresql_where=sa.text("valid_until IS NOT NULL")),
+)
+
+approvals = sa.Table(
+    "approvals",
+    metadata,
+    _name("approval_id", primary_key=True),
+    _name("task_id"),
+    _name("tenant_id"),
+    _name("type"),
+    _name("priority_class"),
+    sa.Column("action", sa.Text(collation="C"), nullable=False),
+    sa.Column("fingerprint", BYTEA, nullable=False),
+    sa.Column("detail", sa.Text),
+    sa.Column("submitted_by", sa.Text, nullable=False),
+    _name("state"),
+    _when("asked_at", nullable=False),
+    _when("due_at", nullable=False),
+    _when("expires_at", nullable=False),
+    _when("decided_at"),
+    sa.Column("decided_by", sa.Text),
+    sa.Column("comment", sa.Text),
+    sa.UniqueConstraint("task_id", "action", "fingerprint"),
+    sa.Index("ix_approvals_tenant_id", "tenant_id", "state", "due_at"),
+    sa.Index("ix_approvals_open", "due_at", "approval_id", postgresql_where=sa.text("state = 'pending'")),
+    sa.Index("ix_approvals_expires_at", "expires_at", postgresql_where=sa.text("state = 'pending'")),
 )
 
 attempts = sa.Table(

@@ -101,6 +101,13 @@ class Metrics:
         self._target = gauge("class_start_within_seconds", "Target of the class for time to start.", *by_class)
         self._leader = gauge("leader", "1 while this process leads the dispatchers.")
         self._dead_open = gauge("dead_letters_open", "Dead letters not reprocessed or purged.", "error_type")
+        self._approvals_asked = count("approvals_asked", "Approvals that handlers asked for.", *by_class)
+        self._approvals_decided = count(
+            "approvals_decided", "Approvals approved, denied or expired.", "priority_class", "outcome"
+        )
+        self._approvals_waiting = gauge("approvals_waiting", "Tasks that wait for a person.", *by_class)
+        self._approvals_overdue = gauge("approvals_overdue", "Those of them past the target of their class.", *by_class)
+        self._approvals_oldest = gauge("approvals_oldest_seconds", "Age of the oldest question to a person.", *by_class)
         self._slots = gauge("worker_slots", "Slots of this worker.", "pool")
         self._slots_busy = gauge("worker_slots_busy", "Slots of this worker in use.", "pool")
         self._database_up = gauge("database_up", "1 while this process reaches the database.")
@@ -242,6 +249,21 @@ class Metrics:
             key = (self._error(error_type),)
             depth[key] = depth.get(key, 0.0) + count
         self._dead_open.replace(depth)
+
+    def approval_asked(self, priority_class: str) -> None:
+        """Count one approval that a handler asked for."""
+        self._approvals_asked.add((self._class(priority_class),))
+
+    def approvals_decided(self, priority_class: str, outcome: str, count: int = 1) -> None:
+        """Count approvals by what became of them."""
+        self._approvals_decided.add((self._class(priority_class), self._outcome(outcome)), count)
+
+    def approvals_waiting(self, by_class: Mapping[str, tuple[int, int, float]]) -> None:
+        """Replace how many tasks of each class wait for a person: how many, how many overdue, the oldest in seconds."""
+        rows = {(self._class(name),): row for name, row in by_class.items()}
+        self._approvals_waiting.replace({key: row[0] for key, row in rows.items()})
+        self._approvals_overdue.replace({key: row[1] for key, row in rows.items()})
+        self._approvals_oldest.replace({key: row[2] for key, row in rows.items()})
 
     def leading(self, is_leader: bool) -> None:
         """Say whether this process leads the dispatchers."""

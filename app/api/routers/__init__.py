@@ -3,6 +3,7 @@
 from fastapi import APIRouter
 
 from app.api.routers import (
+    approvals,
     attempts,
     audit,
     batches,
@@ -31,6 +32,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     cancellations.router,
     bulk_actions.router,
     dead_letters.router,
+    approvals.router,
     inputs.router,
     schedules.router,
     pauses.router,

@@ -30,6 +30,7 @@ def _shown(one: TaskType) -> TaskTypeAnswer:
         effects=[],
         depends_on=list(spec.depends_on),
         cost_class=spec.cost_class.value,
+        approval_expires_seconds=spec.approval_expires_seconds,
     )
 
 

@@ -29,6 +29,8 @@ class TaskTypeAnswer(msgspec.Struct, frozen=True):
     effects: list[str]
     depends_on: list[str]
     cost_class: str
+    approval_expires_seconds: float | None
+    """None: as the settings say."""
 
 
 class TaskTypePage(msgspec.Struct, frozen=True):
