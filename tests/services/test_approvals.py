@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.domain.approvals import Approval, question
-from app.domain.errors import OwnershipLost, Rejected, Suspended
+from app.domain.approvals import Approval
+from app.domain.errors import OwnershipLost, Rejected
 from app.domain.lifecycle import Move
 from app.domain.outcome import Settlement
 from app.runtime import Runtime
@@ -23,6 +23,7 @@ from app.store.filters import TaskFilter
 from app.store.flights import Claimed
 from app.store.settlements import SETTLE, settle
 from app.store.task_lists import list_tasks
+from tests.support.approvals import ask, asked, over, suspended, suspension
 from tests.support.eventually import eventually
 from tests.support.work import claimed, rows, status_of, submitted
 from workers.sweeps import approvals as sweep
@@ -31,37 +32,6 @@ from workers.sweeps import retention as retention_sweep
 
 ANN = ServiceActor("ann")
 SUBMITTER = ServiceActor("tester")
-
-
-async def ask(
-    runtime: Runtime, mine: Claimed, action: str = "refund", detail: object = None, *, expires_seconds: float = 600
-) -> Approval:
-    """Ask on behalf of a claimed attempt."""
-    asked = question(action, detail, expires_seconds=expires_seconds, most_detail_bytes=1000)
-    return await approvals.ask(
-        runtime, asked, task_id=mine.task_id, fence=mine.fence, priority_class=mine.priority_class
-    )
-
-
-async def asked(runtime: Runtime, mine: Claimed, action: str = "refund", **more: Any) -> str:
-    """Ask and be told to wait; returns the approval's id."""
-    with pytest.raises(Suspended) as suspended:
-        await ask(runtime, mine, action, **more)
-    return suspended.value.approval_id
-
-
-def suspension(mine: Claimed, approval_id: str) -> Settlement:
-    """Spell what the worker writes for a handler that waits."""
-    return Settlement(mine.task_id, mine.fence, Move.SUSPEND, "suspended", spent=False, approval_id=approval_id)
-
-
-async def suspended(runtime: Runtime, *, expires_seconds: float = 600, **properties: object) -> tuple[str, str]:
-    """Have a task that waits for an approval; returns the ids of both."""
-    (task_id,) = await submitted(runtime, **properties)
-    (mine,) = await claimed(runtime, [task_id])
-    approval_id = await asked(runtime, mine, expires_seconds=expires_seconds)
-    await settle(runtime.database, [suspension(mine, approval_id)])
-    return task_id, approval_id
 
 
 async def approve(runtime: Runtime, approval_id: str, comment: str | None = "fine") -> Mapping[str, Any]:
@@ -80,15 +50,6 @@ async def places_of(runtime: Runtime, task_id: str) -> list[str]:
     for place in ("ready", "delayed", "suspended", "flights"):
         found += [place] * len(await rows(runtime, f"SELECT 1 FROM {place} WHERE task_id = :id", id=task_id))
     return found
-
-
-async def over(runtime: Runtime, approval_id: str) -> None:
-    """Let the time of an approval be over."""
-    await rows(
-        runtime,
-        "UPDATE approvals SET expires_at = clock_timestamp() - interval '1 second' WHERE approval_id = :id",
-        id=approval_id,
-    )
 
 
 async def test_a_waiting_task_holds_no_worker_and_comes_back_with_the_yes(runtime: Runtime) -> None:
@@ -184,10 +145,8 @@ async def test_a_decision_that_meets_a_suspension_in_progress_sees_its_place(run
 
 
 async def _somebody_waits_for_a_lock(runtime: Runtime) -> bool:
-    looking = (
-        "SELECT 1 FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0 AND datname = current_database()"
-    )
-    return bool(await rows(runtime, looking))
+    blocked = "cardinality(pg_blocking_pids(pid)) > 0 AND datname = current_database()"
+    return bool(await rows(runtime, f"SELECT 1 FROM pg_stat_activity WHERE {blocked}"))
 
 
 async def test_many_races_of_decision_and_suspension_leave_no_task_behind(runtime: Runtime) -> None:
