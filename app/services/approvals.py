@@ -25,8 +25,10 @@ from app.ids import mint
 from app.runtime import Runtime
 from app.services.actors import Actor, AuditEntry, check_seen
 from app.services.errors import Conflict, Forbidden, NotFound
+from app.store import approval_lists
 from app.store import approvals as store
-from app.store.approvals import ApprovalFilter, NewApproval, Position
+from app.store.approval_lists import ApprovalFilter, Position
+from app.store.approvals import NewApproval
 
 EXPIRED_MESSAGE = "nobody decided the approval in time"
 _LOOKS = 20
@@ -86,7 +88,7 @@ async def page(
         found = dataclasses.replace(found, tenant_id=(actor.tenant_id,))
     classes = [one.name for one in runtime.policy.current.classes]
     async with runtime.database.transaction() as connection:
-        return await store.page(connection, found, classes=classes, after=after, limit=limit)
+        return await approval_lists.page(connection, found, classes=classes, after=after, limit=limit)
 
 
 async def get(runtime: Runtime, actor: Actor, approval_id: str) -> Row[Any]:
@@ -117,10 +119,10 @@ async def decide(runtime: Runtime, actor: Actor, approval_id: str, *, approve: b
         await store.decide(connection, approval_id, state=state, decided_by=actor.subject, comment=comment)
         ended: Sequence[Row[Any]] = ()
         if approve:
-            await store.resume(connection, approval_id)
+            await store.resume(connection, approval_id, row.task_id)
         else:
             ended = await store.reject(
-                connection, [approval_id], error_type=DENIED, error_message=denied_because(comment)
+                connection, {approval_id: row.task_id}, error_type=DENIED, error_message=denied_because(comment)
             )
         detail = json.dumps({"task_id": row.task_id, "action": row.action})
         await entry.write(connection, target=approval_id, tenant_id=row.tenant_id, reason=comment, detail=detail)
@@ -140,8 +142,8 @@ async def expire_due(runtime: Runtime, limit: int) -> int:
         over = await store.expire(connection, limit)
         if not over:
             return (), ()
-        ids = [row.approval_id for row in over]
-        return over, await store.reject(connection, ids, error_type=EXPIRED, error_message=EXPIRED_MESSAGE)
+        held = {row.approval_id: row.task_id for row in over}
+        return over, await store.reject(connection, held, error_type=EXPIRED, error_message=EXPIRED_MESSAGE)
 
     over, ended = await runtime.database.run(once, retry_for_seconds=0.0)
     for priority_class, count in Counter(row.priority_class for row in over).items():

@@ -1,13 +1,12 @@
-"""Approvals and the place of the tasks that wait for one: asking, deciding, expiring, listing.
+"""Approvals and the place of the tasks that wait for one: asking, deciding, expiring.
 
 Locks are taken in this order: flight, approval, suspended place, task. Whoever decides holds the approval and then, in
 a second statement with a fresh look, takes the suspended place. The settlement that suspends holds the approval as
 well: it comes first, and its place is seen; or it comes second, sees the decision, and lets the task come back at once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Row, text
@@ -26,7 +25,7 @@ COLUMNS = (
 )
 # What nobody has decided in time has expired, whether the sweep has been there or not; what no task asks for any more
 # is withdrawn.
-_STATE = f"""CASE WHEN a.state <> 'pending' THEN a.state
+STATE = f"""CASE WHEN a.state <> 'pending' THEN a.state
      WHEN t.task_id IS NULL OR t.status IN ({_ENDED})
          THEN 'withdrawn'
      WHEN a.expires_at <= clock_timestamp() THEN 'expired' ELSE 'pending' END"""
@@ -105,7 +104,7 @@ async def approved(database: Database, task_id: str, action: str, *, retry_for_s
 
 
 _GET = text(f"""
-SELECT {", ".join(f"a.{name.strip()}" for name in COLUMNS.split(","))}, {_STATE} AS state
+SELECT {", ".join(f"a.{name.strip()}" for name in COLUMNS.split(","))}, {STATE} AS state
 FROM approvals a LEFT JOIN tasks t ON t.task_id = a.task_id WHERE a.approval_id = :approval_id
 """)
 _HOLD = text("SELECT 1 FROM approvals WHERE approval_id = :approval_id FOR UPDATE")
@@ -147,7 +146,9 @@ async def decide(
 # The place decides: a task that waits for another approval meanwhile, or has not been suspended yet, is left alone.
 _PLACES = """gone AS (
     DELETE FROM suspended s USING (
-        SELECT task_id FROM suspended WHERE approval_id = ANY(CAST(:ids AS text[])) ORDER BY task_id FOR UPDATE
+        SELECT task_id FROM suspended
+        WHERE task_id = ANY(CAST(:task_ids AS text[])) AND approval_id = ANY(CAST(:ids AS text[]))
+        ORDER BY task_id FOR UPDATE
     ) h WHERE s.task_id = h.task_id AND s.approval_id = ANY(CAST(:ids AS text[])) RETURNING s.*
 )"""
 _RESUME = text(f"""
@@ -174,16 +175,21 @@ SELECT task_id, priority_class, type FROM moved
 """)
 
 
-async def resume(connection: AsyncConnection, approval_id: str) -> bool:
-    """Let the task that waits for a held approval come back to the waiting; tells whether one did."""
-    return (await connection.execute(_RESUME, {"ids": [approval_id]})).first() is not None
+async def resume(connection: AsyncConnection, approval_id: str, task_id: str) -> bool:
+    """Let the task that waits for a held approval come back to the waiting; tells whether it did wait."""
+    return (await connection.execute(_RESUME, {"ids": [approval_id], "task_ids": [task_id]})).first() is not None
 
 
 async def reject(
-    connection: AsyncConnection, approval_ids: Sequence[str], *, error_type: str, error_message: str
+    connection: AsyncConnection, held: Mapping[str, str], *, error_type: str, error_message: str
 ) -> Sequence[Row[Any]]:
-    """End the tasks that wait for held approvals as rejected; returns their ids, classes and types."""
-    values = {"ids": list(approval_ids), "error_type": error_type, "error_message": error_message}
+    """End the tasks that wait for held approvals (by approval id) as rejected; returns their ids, classes and types."""
+    values = {
+        "ids": list(held),
+        "task_ids": list(held.values()),
+        "error_type": error_type,
+        "error_message": error_message,
+    }
     return (await connection.execute(_REJECT, values)).fetchall()
 
 
@@ -194,7 +200,7 @@ WITH over AS MATERIALIZED (
 )
 UPDATE approvals a SET state = 'expired', decided_at = clock_timestamp() FROM over o
 WHERE a.approval_id = o.approval_id AND a.state = 'pending'
-RETURNING a.approval_id, a.priority_class
+RETURNING a.approval_id, a.task_id, a.priority_class
 """)
 
 
@@ -233,60 +239,3 @@ FROM suspended s JOIN approvals a ON a.approval_id = s.approval_id WHERE a.state
 async def waiting(connection: AsyncConnection) -> Sequence[Row[Any]]:
     """Count the tasks of each class that wait for a person: how many, the oldest question, how many are overdue."""
     return (await connection.execute(_WAITING)).fetchall()
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalFilter:
-    """Which approvals. An empty tuple leaves a field open; several values of a field mean "or"."""
-
-    state: tuple[str, ...] = ()
-    priority_class: tuple[str, ...] = ()
-    type: tuple[str, ...] = ()
-    action: tuple[str, ...] = ()
-    task_id: tuple[str, ...] = ()
-    tenant_id: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """Where a page of the list ended: the list goes by class, then by due time, then by id."""
-
-    rank: int
-    due_at: datetime
-    approval_id: str
-
-
-_LIST = text(f"""
-SELECT * FROM (
-    SELECT {", ".join(f"a.{name.strip()}" for name in COLUMNS.split(","))}, {_STATE} AS state,
-           COALESCE(array_position(CAST(:ranked AS text[]), a.priority_class), 1000) AS rank
-    FROM approvals a LEFT JOIN tasks t ON t.task_id = a.task_id
-    WHERE (CAST(:stored AS text[]) IS NULL OR a.state = ANY(CAST(:stored AS text[])))
-      AND (CAST(:priority_class AS text[]) IS NULL OR a.priority_class = ANY(CAST(:priority_class AS text[])))
-      AND (CAST(:type AS text[]) IS NULL OR a.type = ANY(CAST(:type AS text[])))
-      AND (CAST(:action AS text[]) IS NULL OR a.action = ANY(CAST(:action AS text[])))
-      AND (CAST(:task_id AS text[]) IS NULL OR a.task_id = ANY(CAST(:task_id AS text[])))
-      AND (CAST(:tenant_id AS text[]) IS NULL OR a.tenant_id = ANY(CAST(:tenant_id AS text[])))
-) found
-WHERE (CAST(:state AS text[]) IS NULL OR state = ANY(CAST(:state AS text[])))
-  AND (CAST(:after_id AS text) IS NULL OR (rank, due_at, approval_id COLLATE "C")
-       > (CAST(:after_rank AS int), CAST(:after_due_at AS timestamptz), CAST(:after_id AS text) COLLATE "C"))
-ORDER BY rank, due_at, approval_id COLLATE "C" LIMIT :limit
-""")
-
-
-async def page(
-    connection: AsyncConnection, found: ApprovalFilter, *, classes: Sequence[str], after: Position | None, limit: int
-) -> Sequence[Row[Any]]:
-    """Read approvals by class (in the order of `classes`), oldest due first; `rank` is the place of the row's class."""
-    values: dict[str, Any] = {name: list(getattr(found, name)) or None for name in ApprovalFilter.__dataclass_fields__}
-    # What is shown as expired or withdrawn may still be stored as pending.
-    values["stored"] = None if not found.state else sorted({*found.state, "pending"})
-    values |= {
-        "ranked": list(classes),
-        "after_rank": after.rank if after else None,
-        "after_due_at": after.due_at if after else None,
-        "after_id": after.approval_id if after else None,
-        "limit": limit,
-    }
-    return (await connection.execute(_LIST, values)).fetchall()

@@ -12,12 +12,13 @@ from app.domain.errors import OwnershipLost, Rejected
 from app.domain.lifecycle import Move
 from app.domain.outcome import Settlement
 from app.runtime import Runtime
-from app.services import approvals, cancellation, history
+from app.services import approvals, bulk, cancellation, history
 from app.services.actors import ServiceActor
 from app.services.errors import Conflict, Forbidden, NotFound
 from app.services.queries import get_task
 from app.store import approvals as store
 from app.store import dead_letters, open_tasks
+from app.store.bulk_actions import BulkKind
 from app.store.expiry import expire
 from app.store.filters import TaskFilter
 from app.store.flights import Claimed
@@ -27,6 +28,7 @@ from tests.support.approvals import ask, asked, over, suspended, suspension
 from tests.support.eventually import eventually
 from tests.support.work import claimed, rows, status_of, submitted
 from workers.sweeps import approvals as sweep
+from workers.sweeps import bulk as bulk_sweep
 from workers.sweeps import figures as figures_sweep
 from workers.sweeps import retention as retention_sweep
 
@@ -116,7 +118,7 @@ async def test_a_suspension_that_meets_a_decision_in_progress_waits_for_it(runti
         await store.decide(
             connection, approval_id, state="approved" if yes else "denied", decided_by="ann", comment=None
         )
-        assert not await store.resume(connection, approval_id)
+        assert not await store.resume(connection, approval_id, mine.task_id)
         settling = asyncio.create_task(settle(runtime.database, [suspension(mine, approval_id)]))
         await eventually(lambda: _somebody_waits_for_a_lock(runtime))
 
@@ -319,6 +321,30 @@ async def test_a_waiting_task_is_counted_listed_explained_and_not_hurried(runtim
     assert (last.kind, last.reason) == ("waiting", "approval")
     assert json.loads(last.detail or "")["approval_id"] == approval_id
     assert (refused.value.code, "approval" in refused.value.detail) == ("task_not_delayed", True)
+
+
+async def test_a_bulk_cancel_takes_what_waits_for_a_person_too(runtime: Runtime) -> None:
+    task_id, _ = await suspended(runtime)
+    (other,) = await submitted(runtime)
+
+    found = TaskFilter(status=("awaiting_approval",))
+    action = await bulk.create(runtime, ANN, BulkKind.CANCEL, found, "cleaning up")
+    await bulk_sweep.run_once(runtime)
+
+    assert (action.matched, await status_of(runtime, task_id)) == (1, "cancelled")
+    assert await status_of(runtime, other) == "queued"
+
+
+async def test_a_class_with_a_target_is_due_by_it_and_one_without_when_it_expires(runtime: Runtime) -> None:
+    common, brief = await claimed(runtime, await submitted(runtime, 2))
+    first = await asked(runtime, common, expires_seconds=7 * 86400)
+    second = await asked(runtime, brief, expires_seconds=60)
+    within = runtime.policy.current.by_name["common"].approve_within_seconds
+
+    by_target, by_expiry = [await approvals.get(runtime, ANN, one) for one in (first, second)]
+
+    assert (by_target.due_at - by_target.asked_at).total_seconds() == within
+    assert by_expiry.due_at == by_expiry.expires_at
 
 
 async def test_class_validity_and_place_in_the_order_outlast_the_wait(runtime: Runtime) -> None:

@@ -21,7 +21,7 @@ from app.ids import is_id
 from app.services import approvals
 from app.services.callers import Caller
 from app.services.errors import Invalid
-from app.store.approvals import ApprovalFilter, Position
+from app.store.approval_lists import ApprovalFilter, Position
 
 router = APIRouter(tags=["approvals"])
 Reader = Annotated[Caller, Depends(needs(Scope.APPROVALS_READ))]
