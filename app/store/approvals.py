@@ -30,9 +30,15 @@ STATE = f"""CASE WHEN a.state <> 'pending' THEN a.state
          THEN 'withdrawn'
      WHEN a.expires_at <= clock_timestamp() THEN 'expired' ELSE 'pending' END"""
 
+
+def _z(column: str) -> str:
+    """Spell a time for a text of JSON."""
+    return f"""to_char({column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
+
+
 # Repeatable: what is there stays, but a question that was withdrawn (its task had ended, and was reprocessed) is asked
 # again. No row comes back to whoever does not own the flight; `state` is null where another asks the same right now.
-_ASK = text("""
+_ASK = text(f"""
 WITH mine AS MATERIALIZED (
     SELECT task_id, tenant_id, task_type, priority_class FROM flights
     WHERE task_id = :task_id AND fence = :fence FOR KEY SHARE
@@ -58,7 +64,8 @@ asked AS (
 told AS (
     INSERT INTO events (task_id, at, kind, actor, detail)
     SELECT task_id, asked_at, 'approval_asked', 'handler',
-           json_build_object('approval_id', approval_id, 'action', action, 'due_at', due_at, 'expires_at', expires_at)::text
+           json_build_object('approval_id', approval_id, 'action', action, 'due_at', {_z("due_at")},
+                             'expires_at', {_z("expires_at")})::text
     FROM asked
 )
 SELECT a.approval_id, a.priority_class, a.decided_at, a.decided_by, a.comment, a.approval_id IS NOT DISTINCT FROM :approval_id AS is_new,

@@ -17,7 +17,7 @@ from app.services.actors import ServiceActor
 from app.services.errors import Conflict, Forbidden, NotFound
 from app.services.queries import get_task
 from app.store import approvals as store
-from app.store import dead_letters, open_tasks
+from app.store import cancellations, dead_letters, open_tasks
 from app.store.bulk_actions import BulkKind
 from app.store.expiry import expire
 from app.store.filters import TaskFilter
@@ -44,6 +44,12 @@ async def approve(runtime: Runtime, approval_id: str, comment: str | None = "fin
 async def deny(runtime: Runtime, approval_id: str, comment: str | None = "too dear") -> Mapping[str, Any]:
     """Have somebody say no."""
     return (await approvals.decide(runtime, ANN, approval_id, approve=False, comment=comment))._mapping
+
+
+async def bulk_cancel(runtime: Runtime, task_ids: list[str]) -> None:
+    """Cancel many in one statement."""
+    async with runtime.database.transaction() as connection:
+        await cancellations.cancel(connection, task_ids, actor="ann", reason=None)
 
 
 async def places_of(runtime: Runtime, task_id: str) -> list[str]:
@@ -161,6 +167,35 @@ async def test_many_races_of_decision_and_suspension_leave_no_task_behind(runtim
     )
 
     assert [await places_of(runtime, one.task_id) for one in mine] == [["delayed"]] * 30
+
+
+async def test_suspending_deciding_cancelling_and_expiring_race_without_a_deadlock_or_a_lost_task(
+    runtime: Runtime,
+) -> None:
+    mine = await claimed(runtime, await submitted(runtime, 60))
+    ids = [await asked(runtime, one) for one in mine]
+    pairs = list(zip(mine, ids, strict=True))
+    settling = [settle(runtime.database, [suspension(one, id_) for one, id_ in pairs[n::6]]) for n in range(6)]
+    for approval_id in ids[50:]:
+        await over(runtime, approval_id)
+
+    answers = await asyncio.gather(
+        *settling,
+        *(approve(runtime, one) for one in reversed(ids[:20])),
+        *(deny(runtime, one) for one in ids[20:40]),
+        *(cancellation.cancel_task(runtime, ANN, one.task_id) for one in mine[10:50:2]),
+        *(sweep.run_once(runtime) for _ in range(3)),
+        bulk_cancel(runtime, [one.task_id for one in reversed(mine)][:15]),
+        return_exceptions=True,
+    )
+
+    assert [one for one in answers if isinstance(one, BaseException) and not isinstance(one, Conflict)] == []
+    for one in mine:
+        status, places = await status_of(runtime, one.task_id), await places_of(runtime, one.task_id)
+        at_rest = {"awaiting_approval": ["suspended"], "queued": ["delayed"]}
+        assert places == at_rest.get(status, []), (status, places)
+    (seen,) = await rows(runtime, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+    assert seen["deadlocks"] == 0
 
 
 async def test_of_twenty_racing_decisions_exactly_one_counts(runtime: Runtime) -> None:
