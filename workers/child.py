@@ -22,7 +22,10 @@ from app.domain.task_types import Executor
 from app.task_modules import Registry, load
 from workers.attempt import Attempt
 from workers.context import BlockingTaskContext, TaskContext
+from workers.effect_pipe import PipedDesk
+from workers.effects import Effects
 from workers.facilities import Facilities
+from workers.yielded import message_of, yielded_in
 
 _PR_SET_PDEATHSIG = 1
 
@@ -54,12 +57,17 @@ class _Pipe:
     async def read_input(self, tenant_id: str, ref: str) -> tuple[bytes, str]:
         return await asyncio.to_thread(self._ask, ref)
 
-    def _ask(self, ref: str) -> tuple[bytes, str]:
+    async def ask_effect(self, said: dict[str, Any]) -> dict[str, Any]:
+        return await asyncio.to_thread(self._exchange, {"effect": said}) or {}
+
+    def _exchange(self, question: dict[str, Any]) -> dict[str, Any] | None:
         # One question at a time: answers do not say what they answer.
         with self._asking:
-            self.say({"read": ref})
-            heard = self.hear()
-        match heard:
+            self.say(question)
+            return self.hear()
+
+    def _ask(self, ref: str) -> tuple[bytes, str]:
+        match self._exchange({"read": ref}):
             case {"content": str(content), "content_type": str(content_type)}:
                 return base64.b64decode(content), content_type
             case {"missing": [error_type, message]}:
@@ -94,7 +102,8 @@ def _called(handler: Callable[..., Any], *arguments: Any) -> Any:
 async def _run(registry: Registry, pipe: _Pipe, task: dict[str, Any]) -> dict[str, Any]:
     task_type = registry[task["type"]]
     owner = Attempt(spec=task_type.spec, **task["owner"])
-    context = _PipedContext(pipe, owner, Facilities(read_input=pipe.read_input))
+    effects = Effects(PipedDesk(pipe.ask_effect))
+    context = _PipedContext(pipe, owner, Facilities(read_input=pipe.read_input, effects=effects))
     try:
         value = task_type.validate_input(task["input"])
         arguments = (value,) if task_type.takes_input else ()
@@ -104,6 +113,8 @@ async def _run(registry: Registry, pipe: _Pipe, task: dict[str, Any]) -> dict[st
             blocking = BlockingTaskContext(context, asyncio.get_running_loop())
             returned = await asyncio.to_thread(_called, task_type.handler, blocking, *arguments)
     except BaseException as error:
+        if (how := yielded_in(error)) is not None:
+            return {"yielded": message_of(how)}
         return {"failure": asdict(classify(error, datetime.now(UTC)))}
     try:
         return {"result": task_type.encode_result(returned)}

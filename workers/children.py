@@ -14,10 +14,13 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from app.domain.errors import DeadLetter
+from app.domain.errors import DeadLetter, Yielded
 from app.domain.failure import Failure
 from workers.context import ReadInput
+from workers.effect_pipe import answer
+from workers.effects import Effects
 from workers.run import Run
+from workers.yielded import of_message
 
 _LAST_WORDS_SECONDS = 0.5
 _LINE_LIMIT = 64 * 1024 * 1024
@@ -96,16 +99,20 @@ class _Child:
 class Children:
     """Keeps idle children for reuse; a suspect always gets a fresh one, which then ends."""
 
-    def __init__(self, modules: Sequence[str], *, read_input: ReadInput, keep: int) -> None:
+    def __init__(
+        self, modules: Sequence[str], *, read_input: ReadInput, keep: int, effects: Effects | None = None
+    ) -> None:
         self._modules = tuple(modules)
         self._read_input = read_input
         self._keep = keep
+        self._effects = effects
         self._idle: list[_Child] = []
 
     async def run(self, run: Run, input_text: str | bytes | None, *, fresh: bool) -> str:
         """Run the attempt in a child and return the result's exact JSON text.
 
-        Raises ChildFailed or ChildCrashed; when cancelled, the child is killed and really ended before it raises.
+        Raises ChildFailed, ChildCrashed or what the handler yielded with; when cancelled, the child is killed and
+        really ended before it raises.
         """
         child = await self._started() if fresh else self._idle_one() or await self._started()
         reusable = False
@@ -113,7 +120,7 @@ class Children:
             result = await self._converse(child, run, input_text)
             reusable = not fresh and len(self._idle) < self._keep
             return result
-        except ChildFailed:
+        except (ChildFailed, Yielded):
             reusable = not fresh and len(self._idle) < self._keep
             raise
         finally:
@@ -165,6 +172,10 @@ class Children:
                         raise ChildFailed(Failure(**failure))
                     case {"progress": [fraction, message]}:
                         run.context.progress(fraction, message)
+                    case {"yielded": list(yielded)}:
+                        raise of_message(yielded)
+                    case {"effect": dict(said)}:
+                        await child.say(await answer(self._effects, run.context.owner, said))
                     case {"read": str(ref)}:
                         await child.say(await self._read(claimed.tenant_id, ref))
         except (BrokenPipeError, ConnectionResetError):

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from app.runtime import Runtime
 from workers.context import ReadInput
+from workers.effect_desk import EffectDesk
+from workers.effects import Effects
 
 
 @dataclass(slots=True)
@@ -14,11 +16,17 @@ class Facilities:
     """The facilities of one process, by noun."""
 
     read_input: ReadInput
+    effects: Effects | None = None
 
     async def close(self) -> None:
         """Give up what the facilities hold open."""
+        if self.effects is not None:
+            await self.effects.close()
 
 
 def open_facilities(runtime: Runtime, *, read_input: ReadInput) -> Facilities:
     """Make the facilities of one process; nothing is connected before it is needed."""
-    return Facilities(read_input=read_input)
+    return Facilities(
+        read_input=read_input,
+        effects=Effects(EffectDesk(runtime), close_seconds=runtime.settings.worker.cancel_grace_seconds),
+    )

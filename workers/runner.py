@@ -24,6 +24,7 @@ from workers.children import ChildCrashed, ChildFailed, Children
 from workers.context import BlockingTaskContext, ReadInput
 from workers.run import Interrupt, Run
 from workers.threads import HandlerThreads
+from workers.yielded import yielded_in
 
 _MESSAGE_CHARACTERS = 2000
 
@@ -149,9 +150,9 @@ class Runner:
     def _ended_badly(self, run: Run, task_type: TaskType, error: BaseException) -> Settlement | None:
         if run.interrupt is not None:
             return self.interrupted(run)
+        if (how := yielded_in(error)) is not None:
+            return self._yielded(run.claimed, how)
         match error:
-            case Yielded():
-                return self._yielded(run.claimed, error)
             case ChildCrashed():
                 return self._failed(run.claimed, task_type, Failure("worker_lost", str(error), True), crashed=True)
             case ChildFailed():

@@ -84,7 +84,7 @@ class Vocabulary:
 
     roots: frozenset[str]
     fields: Mapping[str, frozenset[str]]
-    probe: Mapping[str, object]
+    probe: dict[str, object]
 
 
 SUBMISSION = Vocabulary(ROOTS, FIELDS, _PROBE)
@@ -226,9 +226,7 @@ def _bound_names(tokens: list[_Token]) -> frozenset[str]:
     )
 
 
-def _reads(
-    tokens: list[_Token], bound: frozenset[str], roots: frozenset[str]
-) -> tuple[set[Read], set[Read]]:
+def _reads(tokens: list[_Token], bound: frozenset[str], roots: frozenset[str]) -> tuple[set[Read], set[Read]]:
     """Find the facts read, and apart from them those read only inside `has(…)`, which may be missing."""
     reads: set[Read] = set()
     guarded: set[Read] = set()
@@ -303,7 +301,7 @@ def _constant_mistakes(tokens: list[_Token]) -> list[str]:
     return problems
 
 
-def _probe(program: cel.Program, facts: Mapping[str, object]) -> list[str]:
+def _probe(program: cel.Program, facts: dict[str, object]) -> list[str]:
     """Run the condition over sample facts: what fails there for another reason than an open fact fails always."""
     try:
         answer = program.execute(facts)

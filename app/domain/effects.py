@@ -103,7 +103,9 @@ class KeyReused:
 Decision = Call | Skip | Snooze | Reconcile | InDoubt | KeyReused
 
 
-def decide(found: Found | None, fingerprint: str, now: datetime, terms: Terms, *, answered_no: bool = False) -> Decision:
+def decide(
+    found: Found | None, fingerprint: str, now: datetime, terms: Terms, *, answered_no: bool = False
+) -> Decision:
     """Say what follows for a key; `answered_no` when the outside system has just said that it did not happen.
 
     A call may be repeated only by the outside system's word: inside the time for which it honours the key, counted from
@@ -150,8 +152,9 @@ def _invalid(what: str) -> DeadLetter:
 
 
 def _between(value: object, least: float, most: float) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and isfinite(value) and least <= value <= most  # type: ignore[arg-type]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return isfinite(value) and least <= value <= most
 
 
 def _is_utf8(text: str) -> bool:

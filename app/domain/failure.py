@@ -96,11 +96,14 @@ class Failure:
 def classify(error: BaseException, now: datetime) -> Failure:
     """Classify anything that was raised; `now` (aware) is what a Retry-After date counts from. Never raises.
 
-    A group goes by its own class name, and can be retried only if every member can.
+    A group of one error is that error; another group goes by its own class name, and can be retried only if every member
+    can.
     """
     if not isinstance(error, BaseExceptionGroup):
         return _classify_one(error, now)
     members = [_classify_one(member, now) for member in _members(error)]
+    if len(members) == 1:
+        return members[0]
     if not members:
         return _classify_one(error, now)
     worst = next((member for member in members if not member.retryable), members[0])

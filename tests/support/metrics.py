@@ -83,6 +83,8 @@ def everything_happens(metrics: Metrics) -> None:
     metrics.workers_lost("common")
     metrics.class_figures([some_figures()])
     metrics.dead_letters_open({"invalid_payload": 1})
+    metrics.effects("create_ticket", "reserved")
+    metrics.effects_standing({"create_ticket": 1}, 0)
     metrics.leading(True)
     metrics.slots("default", busy=1, total=16)
     metrics.database_up(True)

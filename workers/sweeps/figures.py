@@ -8,7 +8,7 @@ from app.domain.capacity import SeatBook, seat_book
 from app.domain.policy import PriorityClass
 from app.runtime import Runtime
 from app.services.releases import pools_of
-from app.store import figures, workers
+from app.store import effect_lists, figures, workers
 from app.store.figures import Counted
 from app.telemetry.metrics import ClassFigures
 
@@ -22,6 +22,8 @@ async def run_once(runtime: Runtime) -> int:
     async with runtime.database.transaction() as connection:
         counted, now = await figures.count(connection)
         dead = await figures.dead_letters_by_error_type(connection)
+        in_doubt = await effect_lists.in_doubt_by_type(connection)
+        overdue = await effect_lists.count_overdue(connection)
         live = await workers.live(connection)
         book = seat_book(policy, pools_of(live))
         running = {name: one.running for name, one in counted.items()}
@@ -41,6 +43,7 @@ async def run_once(runtime: Runtime) -> int:
         )
     runtime.metrics.class_figures(found)
     runtime.metrics.dead_letters_open(dead)
+    runtime.metrics.effects_standing(in_doubt, overdue)
     return len(found)
 
 
