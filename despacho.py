@@ -17,12 +17,12 @@ from typing import Any, Literal, TypeVar
 from pydantic import TypeAdapter
 
 from app.domain.approvals import Approval
-from app.domain.errors import DeadLetter, Retry
+from app.domain.errors import DeadLetter, NotSent, Retry
 from app.domain.task_types import CostClass, Executor, TaskTypeSpec
 from app.task_modules import MARK, TaskType, schema_field_names
 from workers.context import BlockingTaskContext, TaskContext
 
-__all__ = ["Approval", "BlockingTaskContext", "DeadLetter", "Retry", "TaskContext", "task_type"]
+__all__ = ["Approval", "BlockingTaskContext", "DeadLetter", "NotSent", "Retry", "TaskContext", "task_type"]
 
 H = TypeVar("H", bound=Callable[..., Any])
 
@@ -37,6 +37,8 @@ def task_type(
     preemptible: bool = False,
     executor: Literal["async", "thread", "process"] | None = None,
     depends_on: tuple[str, ...] | list[str] = (),
+    effects: tuple[str, ...] | list[str] | None = None,
+    destructive: tuple[str, ...] | list[str] = (),
     backoff_base_seconds: float = 5.0,
     backoff_cap_seconds: float = 900.0,
     approval_expires_seconds: float | None = None,
@@ -45,8 +47,9 @@ def task_type(
     """Declare a handler as the task type `name`.
 
     The handler takes the context and, if it wants one, the input; its annotations give the input's and result's
-    schemas. `approval_expires_seconds` is how long an approval that it asks for stays open. `process` registers facts
-    that policy rules may look at (contract_sla_s …). Raises TypeError or ValueError
+    schemas. `effects` lists the effect types that it may have (default: any), `destructive` those that need an approval
+    of that very action; `approval_expires_seconds` is how long an approval that it asks for stays open. `process`
+    registers facts that policy rules may look at (contract_sla_s …). Raises TypeError or ValueError
     at import when the declaration cannot work.
     """
 
@@ -76,6 +79,8 @@ def task_type(
             preemptible=preemptible,
             executor=chosen,
             depends_on=tuple(depends_on),
+            effects=None if effects is None else tuple(effects),
+            destructive=tuple(destructive),
             backoff_base_seconds=backoff_base_seconds,
             backoff_cap_seconds=backoff_cap_seconds,
             approval_expires_seconds=approval_expires_seconds,

@@ -132,6 +132,9 @@ class RetentionSettings(_Group):
     )
     idempotency_days: float = Field(7.0, gt=0)
     inputs_days: float = Field(7.0, gt=0, description="inputs that no task refers to")
+    effects_days: float = Field(
+        365.0, gt=0, description="effects whose end is known; after that their keys can be used again"
+    )
     audit_days: float = Field(730.0, gt=0)
     release_rounds_days: float = Field(30.0, gt=0, description="what each release put off, and why")
     batch_size: int = Field(1000, ge=10, le=10_000, description="rows removed by one statement")

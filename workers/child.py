@@ -24,6 +24,8 @@ from app.task_modules import Registry, load
 from workers.approvals import PipedApprovals
 from workers.attempt import Attempt
 from workers.context import BlockingTaskContext, TaskContext
+from workers.effect_pipe import PipedDesk
+from workers.effects import Effects
 from workers.facilities import Facilities
 from workers.yielded import message_of, yielded_in
 
@@ -59,6 +61,9 @@ class _Pipe:
 
     async def ask_approval(self, asked: dict[str, Any]) -> dict[str, Any]:
         return await asyncio.to_thread(self._exchange, {"approval": asked}) or {}
+
+    async def ask_effect(self, said: dict[str, Any]) -> dict[str, Any]:
+        return await asyncio.to_thread(self._exchange, {"effect": said}) or {}
 
     def _exchange(self, question: dict[str, Any]) -> dict[str, Any] | None:
         # One question at a time: answers do not say what they answer.
@@ -103,7 +108,9 @@ async def _run(registry: Registry, pipe: _Pipe, task: dict[str, Any]) -> dict[st
     task_type = registry[task["type"]]
     owner = Attempt(spec=task_type.spec, **task["owner"])
     approvals = PipedApprovals(pipe.ask_approval, ApprovalSettings(**task["approvals"]))
-    context = _PipedContext(pipe, owner, Facilities(read_input=pipe.read_input, approvals=approvals))
+    effects = Effects(PipedDesk(pipe.ask_effect))
+    facilities = Facilities(read_input=pipe.read_input, approvals=approvals, effects=effects)
+    context = _PipedContext(pipe, owner, facilities)
     try:
         value = task_type.validate_input(task["input"])
         arguments = (value,) if task_type.takes_input else ()

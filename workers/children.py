@@ -19,6 +19,8 @@ from app.domain.failure import Failure
 from app.settings import ApprovalSettings
 from workers.approvals import WorkerApprovals
 from workers.context import ReadInput
+from workers.effect_pipe import answer
+from workers.effects import Effects
 from workers.run import Run
 from workers.yielded import of_message
 
@@ -100,12 +102,19 @@ class Children:
     """Keeps idle children for reuse; a suspect always gets a fresh one, which then ends."""
 
     def __init__(
-        self, modules: Sequence[str], *, read_input: ReadInput, keep: int, approvals: WorkerApprovals | None = None
+        self,
+        modules: Sequence[str],
+        *,
+        read_input: ReadInput,
+        keep: int,
+        approvals: WorkerApprovals | None = None,
+        effects: Effects | None = None,
     ) -> None:
         self._modules = tuple(modules)
         self._read_input = read_input
         self._keep = keep
         self._approvals = approvals
+        self._effects = effects
         self._idle: list[_Child] = []
 
     async def run(self, run: Run, input_text: str | bytes | None, *, fresh: bool) -> str:
@@ -178,6 +187,8 @@ class Children:
                     case {"approval": dict(asked)}:
                         owner = run.context.owner
                         await child.say(await self._approvals.answer(owner, asked) if self._approvals else {})
+                    case {"effect": dict(said)}:
+                        await child.say(await answer(self._effects, run.context.owner, said))
                     case {"read": str(ref)}:
                         await child.say(await self._read(claimed.tenant_id, ref))
         except (BrokenPipeError, ConnectionResetError):

@@ -99,6 +99,41 @@ class TaskContext:
             raise ValueError("progress: fraction should be from 0 to 1")
         self._progress = (float(fraction), str(message)[:500])
 
+    async def effect(
+        self,
+        effect_type: str,
+        key: str,
+        call: Callable[..., Any],
+        *args: Any,
+        reconcile: Callable[..., Any] | None = None,
+        honours_key_for_seconds: float = 0,
+        call_timeout_seconds: float = 30,
+    ) -> str | None:
+        """Do something outside at most once per `key`, whatever happens, and return the id that the outside gave it.
+
+        `call(*args)` makes one request and returns that id (a text or None); it is a coroutine function, or a plain one,
+        which runs in a thread. Where it has a parameter `idempotency_key`, it gets the key to send along. `reconcile(key)`
+        asks the outside system whether it happened: the id, or None where it did not. `honours_key_for_seconds` is how
+        long that system takes a repeated Idempotency-Key for the same request.
+
+        Raises what the call raises: after a refused connection, or `NotSent`, the effect is free to be tried again;
+        after anything else nobody knows, and the next run asks, calls again inside the honoured time, or ends as the dead
+        letter `effect_in_doubt`. Raises DeadLetter also where the effect is not declared, forbidden, not approved, or its
+        key has other arguments.
+        """
+        if self._facilities.effects is None:
+            raise DeadLetter("effects_unavailable", "this process keeps no ledger of effects")
+        return await self._facilities.effects.effect(
+            self.owner,
+            effect_type,
+            key,
+            call,
+            *args,
+            reconcile=reconcile,
+            honours_key_for_seconds=honours_key_for_seconds,
+            call_timeout_seconds=call_timeout_seconds,
+        )
+
     def take_progress(self) -> tuple[float, str] | None:
         """Hand over what progress was said since the last time (for the worker's heartbeat)."""
         said, self._progress = self._progress, None
@@ -156,6 +191,28 @@ class BlockingTaskContext:
         """Return a person's yes to `action`, or end here until there is one; see TaskContext."""
         asking = self._context.approval(action, detail, expires_seconds=expires_seconds)
         return asyncio.run_coroutine_threadsafe(asking, self._loop).result()
+
+    def effect(
+        self,
+        effect_type: str,
+        key: str,
+        call: Callable[..., Any],
+        *args: Any,
+        reconcile: Callable[..., Any] | None = None,
+        honours_key_for_seconds: float = 0,
+        call_timeout_seconds: float = 30,
+    ) -> str | None:
+        """Do something outside at most once per `key`; see TaskContext. Plain functions run in a thread of their own."""
+        having = self._context.effect(
+            effect_type,
+            key,
+            call,
+            *args,
+            reconcile=reconcile,
+            honours_key_for_seconds=honours_key_for_seconds,
+            call_timeout_seconds=call_timeout_seconds,
+        )
+        return asyncio.run_coroutine_threadsafe(having, self._loop).result()
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far the task is; see TaskContext."""

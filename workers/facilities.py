@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from app.runtime import Runtime
 from workers.approvals import Approvals, WorkerApprovals
 from workers.context import ReadInput
+from workers.effect_desk import EffectDesk
+from workers.effects import Effects
 
 
 @dataclass(slots=True)
@@ -16,11 +18,19 @@ class Facilities:
 
     read_input: ReadInput
     approvals: Approvals | None = None
+    effects: Effects | None = None
 
     async def close(self) -> None:
         """Give up what the facilities hold open."""
+        if self.effects is not None:
+            await self.effects.close()
 
 
 def open_facilities(runtime: Runtime, *, read_input: ReadInput) -> Facilities:
     """Make the facilities of one process; nothing is connected before it is needed."""
-    return Facilities(read_input=read_input, approvals=WorkerApprovals(runtime))
+    approvals = WorkerApprovals(runtime)
+    return Facilities(
+        read_input=read_input,
+        approvals=approvals,
+        effects=Effects(EffectDesk(runtime, approvals), close_seconds=runtime.settings.worker.cancel_grace_seconds),
+    )

@@ -57,6 +57,7 @@ class Pool:
             read_input=self._read_input,
             keep=min(slots, 4),
             approvals=WorkerApprovals(runtime),
+            effects=self.facilities.effects,
         )
         self.runner = Runner(
             runtime.registry,

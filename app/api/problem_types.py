@@ -73,6 +73,10 @@ _ALL = (
         "not_dead_lettered", 409, "The task is not dead-lettered", "Read it again: somebody may have reprocessed it.",
     ),
     ProblemType(
+        "effect_not_in_doubt", 409, "The effect is not in doubt",
+        "Read it again: it is known what became of it, or its call may still be answered.",
+    ),
+    ProblemType(
         "schedule_exists", 409, "The tenant has a schedule of this name",
         "Choose another name, or delete the other one.",
     ),

@@ -29,6 +29,22 @@ class DeadLetter(Exception):
         return type(self), (self.error_type, self.message)
 
 
+class NotSent(Exception):
+    """Said by the call of an effect: nothing reached the outside system, so that the effect may be tried again.
+
+    `raise NotSent("the ticket system is read-only") from error` lets the task fail as `error` does; without a cause it is
+    tried again, after `after_seconds` where given.
+    """
+
+    def __init__(self, message: str = "", after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.after_seconds = after_seconds
+
+    def __reduce__(self) -> tuple[type["NotSent"], tuple[str, float | None]]:
+        return type(self), (self.message, self.after_seconds)
+
+
 class Yielded(BaseException):
     """The handler gives its worker back; its task goes on later, from the top, and no attempt is spent."""
 

@@ -97,6 +97,18 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
+class EffectRule:
+    """Whether effects of these types may be had by these tenants; an empty set means all, no condition means always."""
+
+    reason_code: str
+    allow: bool
+    types: frozenset[str] = frozenset()
+    tenants: frozenset[str] = frozenset()
+    when: str | None = None
+    condition: Condition | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """One version of the policy. `classes` are in rank order; `by_name` finds one."""
 
@@ -106,6 +118,7 @@ class Policy:
     classes: tuple[PriorityClass, ...]
     rules: tuple[Rule, ...] = ()
     limits: tuple[Limit, ...] = ()
+    effects: tuple[EffectRule, ...] = ()
     by_name: Mapping[str, PriorityClass] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

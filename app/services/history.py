@@ -13,16 +13,18 @@ from typing import Any
 from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.domain.effects import EffectState
 from app.domain.lifecycle import WAITING, TaskStatus, is_final
 from app.domain.release import PutOff, Waiting
 from app.domain.waiting import Place, Situation, explain_waiting
 from app.services.releases import put_off_in
+from app.store import effect_lists, pauses, standing, workers
 from app.store import history as store
-from app.store import pauses, standing, workers
 from app.store.database import Database
 
 MOST_ATTEMPTS = 1000
 MOST_EVENTS = 1000
+MOST_EFFECTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Story:
     """The parts that the history of one task is composed of."""
 
     attempts: Sequence[Row[Any]]
+    effects: Sequence[Row[Any]]
     flight: Row[Any] | None
     events: Sequence[Row[Any]]
     rounds: Mapping[int, Row[Any]]
@@ -64,6 +67,7 @@ async def read_story(database: Database, task_id: str) -> Story:
         rounds = await standing.rounds(connection, sorted(round_ids))
         return Story(
             attempts,
+            await effect_lists.of_task(connection, task_id, MOST_EFFECTS),
             flight,
             events,
             rounds,
@@ -91,6 +95,8 @@ def compose(task: Row[Any], story: Story, depends_on: tuple[str, ...] = ()) -> l
         entries.append(_released(story.flight, story.rounds))
         if story.flight.fence is not None:
             entries.append(_started(story.flight, story.flight.claimed_at))
+    for row in story.effects:
+        entries += _effect(row)
     entries += [Entry(row.at, row.kind, row.reason, row.actor, row.detail) for row in story.events]
     entries.sort(key=lambda one: one.at)
     last = _standing(task, story, depends_on)
@@ -131,6 +137,16 @@ def _ended(row: Row[Any]) -> Entry:
         "retry_after_seconds": row.retry_after_seconds,
     }
     return Entry(row.finished_at, "ended", row.outcome, row.worker_id, _text(detail))
+
+
+def _effect(row: Row[Any]) -> list[Entry]:
+    """Tell of an effect's latest reservation and, unless a person said it, of what is known of it."""
+    facts = {"effect_id": row.effect_id, "type": row.effect_type, "attempt": row.attempt}
+    entries = [Entry(row.reserved_at, "effect", "reserved", None, _text({**facts, "calls": len(row.tokens)}))]
+    if row.state in (EffectState.CONFIRMED, EffectState.NOT_SENT) and row.resolved_at is None:
+        known = {**facts, "external_id": row.external_id}
+        entries.append(Entry(row.updated_at, "effect", row.state, None, _text(known)))
+    return entries
 
 
 def _standing(task: Row[Any], story: Story, depends_on: tuple[str, ...]) -> Entry | None:

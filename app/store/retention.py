@@ -115,6 +115,22 @@ DELETE FROM audit a USING old o WHERE a.audit_id = o.audit_id
 """)
 
 
+# Effects are found by their ids too. What is open or in doubt stays until it is known.
+_EFFECTS = text(f"""
+WITH old AS MATERIALIZED (
+    SELECT effect_id FROM effects
+    WHERE effect_id < :below AND state IN ('confirmed', 'not_sent') AND updated_at < {_BEFORE} ORDER BY effect_id LIMIT :limit
+)
+DELETE FROM effects e USING old o WHERE e.effect_id = o.effect_id AND e.state IN ('confirmed', 'not_sent')
+""")
+
+
+async def remove_effects(connection: AsyncConnection, *, now: datetime, days: float, limit: int) -> int:
+    """Remove up to `limit` effects that are known for more than `days`; from then on their keys mean nothing."""
+    below = least_at("effect", now - timedelta(days=days))
+    return (await connection.execute(_EFFECTS, {"below": below, "days": days, "limit": limit})).rowcount
+
+
 async def remove_old(connection: AsyncConnection, what: str, *, days: float, limit: int) -> int:
     """Remove up to `limit` rows of `inputs`, `idempotency_keys`, `release_rounds` or `bulk_actions`."""
     return (await connection.execute(_OTHERS[what], {"days": days, "limit": limit})).rowcount

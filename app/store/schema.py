@@ -8,6 +8,8 @@
     approvals  what handlers asked people for, and what was decided; gone with the task.
     lanes      (class, tenant, type, group) combinations that have rows in `ready`, with their tenant's virtual time.
     attempts   one row per ended attempt, written at settlement; the running one is the flight.
+    effects    what tasks did outside, one row per tenant and key; outlives its task.
+    effect_calls  calls whose outcome is not known yet; a row lives from reservation to confirmation.
     events     the irregular part of the history; the regular part is derived from tasks, attempts and release_rounds.
 
 Times are the database's `clock_timestamp()`; ids are text in the "C" collation, time-ordered, minted by the server.
@@ -286,6 +288,46 @@ events = sa.Table(
     sa.Column("actor", sa.Text),
     sa.Column("detail", sa.Text),
     sa.Index("ix_events_task_id_event_id", "task_id", "event_id"),
+)
+
+# Reserved, then confirmed: two writes of a row whose indexed columns stay as they are.
+effects = sa.Table(
+    "effects",
+    metadata,
+    _name("effect_id", primary_key=True),
+    _name("tenant_id"),
+    sa.Column("key", Name, nullable=False),
+    _name("effect_type"),
+    _name("task_id"),
+    _name("task_type"),
+    sa.Column("fence", sa.BigInteger, nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    _name("fingerprint"),
+    _name("state"),
+    sa.Column("tokens", ARRAY(sa.Text), nullable=False),
+    _when("first_reserved_at", nullable=False),
+    _when("reserved_at", nullable=False),
+    _when("call_until", nullable=False),
+    _when("updated_at", nullable=False),
+    _when("in_doubt_at"),
+    _when("resolved_at"),
+    sa.Column("external_id", sa.Text),
+    sa.Column("resolved_by", sa.Text),
+    sa.Column("reason", sa.Text),
+    sa.Column("traceparent", sa.Text),
+    sa.UniqueConstraint("tenant_id", "key"),
+    sa.Index("ix_effects_task_id", "task_id"),
+    sa.Index("ix_effects_tenant_id_effect_id", "tenant_id", "effect_id"),
+    sa.Index("ix_effects_in_doubt", "effect_id", postgresql_where=sa.text("in_doubt_at IS NOT NULL")),
+    postgresql_with={"fillfactor": "70", "autovacuum_vacuum_scale_factor": "0.05"},
+)
+
+effect_calls = sa.Table(
+    "effect_calls",
+    metadata,
+    _name("effect_id", primary_key=True),
+    _when("call_until", nullable=False),
+    postgresql_with=_BUSY,
 )
 
 dead_letters = sa.Table(

@@ -58,6 +58,7 @@ class Metrics:
         self._type = BoundedLabel(100)
         self._error = BoundedLabel(50)
         self._outcome = BoundedLabel(20)
+        self._effect = BoundedLabel(50)
         self._reason = BoundedLabel(100)
         self._name = BoundedLabel(50)
         self._route = BoundedLabel(200, ROUTE)
@@ -112,6 +113,10 @@ class Metrics:
         self._slots_busy = gauge("worker_slots_busy", "Slots of this worker in use.", "pool")
         self._database_up = gauge("database_up", "1 while this process reaches the database.")
         self._broker_up = gauge("broker_up", "1 while this process reaches the broker.")
+
+        self._effects = count("effects", "What became of effects that handlers asked for.", "effect_type", "outcome")
+        self._in_doubt = gauge("effects_in_doubt", "Effects that a person must resolve.", "effect_type")
+        self._overdue = gauge("effect_calls_overdue", "Calls whose deadline is over and whose end is not known.")
 
         self._requests = count("http_requests", "Requests answered.", "route", "method", "status_class")
         self._request_seconds = histogram("http_request_seconds", "Time to answer.", _FAST, "route", "method")
@@ -264,6 +269,19 @@ class Metrics:
         self._approvals_waiting.replace({key: row[0] for key, row in rows.items()})
         self._approvals_overdue.replace({key: row[1] for key, row in rows.items()})
         self._approvals_oldest.replace({key: row[2] for key, row in rows.items()})
+
+    def effects(self, effect_type: str, outcome: str, count: int = 1) -> None:
+        """Count effects by what became of them: reserved, skipped, snoozed, confirmed, not_sent, in_doubt, …"""
+        self._effects.add((self._effect(effect_type), self._name(outcome)), count)
+
+    def effects_standing(self, in_doubt: Mapping[str, int], overdue: int) -> None:
+        """Replace the number of effects in doubt by type (beyond the bound: `other`), and of overdue calls."""
+        depth: dict[tuple[str, ...], float] = {}
+        for effect_type, count in in_doubt.items():
+            key = (self._effect(effect_type),)
+            depth[key] = depth.get(key, 0.0) + count
+        self._in_doubt.replace(depth)
+        self._overdue.put((), overdue)
 
     def leading(self, is_leader: bool) -> None:
         """Say whether this process leads the dispatchers."""

@@ -99,3 +99,21 @@ async def test_a_handler_may_ask_in_a_loop_in_parallel_and_behind_its_own_except
     assert (row["status"], row["attempts"]) == ("done", 1), row["error_message"]
     found = json.loads(row["result"])
     assert found == result if result is not None else sorted(found) == ["0", "1"]
+
+
+async def test_a_destructive_effect_needs_a_yes_to_itself_and_happens_once_as_does_the_one_before_the_gate(
+    world: World,
+) -> None:
+    kinds = ("", "other", "unasked")
+    asked_for, other, unasked = [(await world.submit("destroys", first=n, kind=k))[0] for n, k in enumerate(kinds)]
+    for task_id in (asked_for, other):
+        await decide(world, (await asked(world, task_id))[0])
+
+    done, *refused = await world.ended([asked_for, other, unasked])
+
+    assert (done["status"], done["attempts"]) == ("done", 1), done["error_message"]
+    assert json.loads(done["result"]) == ["created", "deleted"]
+    assert (len(world.marks("created", asked_for)), len(world.marks("deleted", asked_for))) == (1, 1)
+    for row in refused:
+        assert (row["status"], row["error_type"]) == ("dead_lettered", "approval_required")
+        assert (len(world.marks("created", row["task_id"])), world.marks("deleted", row["task_id"])) == (1, [])

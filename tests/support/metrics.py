@@ -86,6 +86,8 @@ def everything_happens(metrics: Metrics) -> None:
     metrics.approval_asked("common")
     metrics.approvals_decided("common", "approved")
     metrics.approvals_waiting({"common": (2, 1, 60.0)})
+    metrics.effects("create_ticket", "reserved")
+    metrics.effects_standing({"create_ticket": 1}, 0)
     metrics.leading(True)
     metrics.slots("default", busy=1, total=16)
     metrics.database_up(True)

@@ -300,6 +300,22 @@ def asks_process(ctx: BlockingTaskContext, task: At) -> Any:
     return _asks_blocking(ctx, task)
 
 
+async def _outside(at: str, name: str, task_id: str) -> str:
+    """Stand for an outside system that counts its calls."""
+    mark(at, name, task_id)
+    return name
+
+
+@task_type("destroys", timeout_seconds=30, max_attempts=1, effects=("create", "delete"), destructive=("delete",))
+async def destroys(ctx: TaskContext, task: At) -> list[str | None]:
+    """Create, have a person agree, delete; of the other kinds, delete something else, or without having asked."""
+    key = f"{ctx.task_id}.delete"
+    first = await ctx.effect("create", f"{ctx.task_id}.create", _outside, task.at, "created", ctx.task_id)
+    if task.kind != "unasked":
+        await ctx.approval("delete", {"key": "something else" if task.kind == "other" else key})
+    return [first, await ctx.effect("delete", key, _outside, task.at, "deleted", ctx.task_id)]
+
+
 class Unprintable(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text for you")
