@@ -46,8 +46,8 @@ def task_type(
 
     The handler takes the context and, if it wants one, the input; its annotations give the input's and result's
     schemas. `effects` lists the effect types that it may have (default: any), `destructive` those that need an approval
-    of that very action. `process` registers facts that policy rules may look at (contract_sla_s …). Raises TypeError or ValueError
-    at import when the declaration cannot work.
+    of that very action. `process` registers facts that policy rules may look at (contract_sla_s …). Raises TypeError
+    or ValueError at import when the declaration cannot work.
     """
 
     def declare(handler: H) -> H:

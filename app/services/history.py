@@ -18,8 +18,8 @@ from app.domain.lifecycle import WAITING, TaskStatus, is_final
 from app.domain.release import PutOff, Waiting
 from app.domain.waiting import Place, Situation, explain_waiting
 from app.services.releases import put_off_in
-from app.store import history as store
 from app.store import effect_lists, pauses, standing, workers
+from app.store import history as store
 from app.store.database import Database
 
 MOST_ATTEMPTS = 1000
