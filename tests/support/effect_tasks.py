@@ -1,5 +1,6 @@
 """Task types that have one effect each at an outside system (`outside.py`), by coroutine, in a thread, in a process."""
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,8 @@ class Act(BaseModel):
     reconciles: bool = False
     honours_key_for_seconds: float = 0.0
     call_timeout_seconds: float = 5.0
-    dies: str = ""
-    """`before` the call or `after` it: the process ends there, at the first run."""
+    holds: str = ""
+    """`before` the request or `after` its answer: the call stays there at the first run, to be killed."""
 
 
 async def post(url: str, body: str, *, idempotency_key: str) -> str:
@@ -58,12 +59,12 @@ def asks(url: str) -> Any:
     return ask
 
 
-def _dies(task: Act, where: str) -> None:
-    """End this process at the first run that comes here, as a crash does."""
-    mark_of_death = Path(task.at) / f"died-{task.n}"
-    if task.dies == where and not mark_of_death.exists():
-        mark(task.at, mark_of_death.name, os.getpid())
-        os._exit(137)
+async def _hold(task: Act, where: str) -> None:
+    """Stay here for good at the first run that comes here."""
+    held = Path(task.at) / f"held-{task.n}"
+    if task.holds == where and not held.exists():
+        mark(task.at, held.name, os.getpid())
+        await asyncio.Event().wait()
 
 
 @task_type("act", timeout_seconds=60, max_attempts=4, **_FAST)  # type: ignore[arg-type]
@@ -73,9 +74,9 @@ async def act(ctx: TaskContext, task: Act) -> dict[str, Any]:
 
     async def call(url: str, body: str, *, idempotency_key: str) -> str:
         mark(task.at, "calls", ctx.task_id, ctx.attempt)
-        _dies(task, "before")
+        await _hold(task, "before")
         external_id = await post(url, body, idempotency_key=idempotency_key)
-        _dies(task, "after")
+        await _hold(task, "after")
         return external_id
 
     external_id = await ctx.effect(
