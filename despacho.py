@@ -49,8 +49,8 @@ def task_type(
     The handler takes the context and, if it wants one, the input; its annotations give the input's and result's
     schemas. `effects` lists the effect types that it may have (default: any), `destructive` those that need an approval
     of that very action; `approval_expires_seconds` is how long an approval that it asks for stays open. `process`
-    registers facts that policy rules may look at (contract_sla_s …). Raises TypeError or ValueError
-    at import when the declaration cannot work.
+    registers facts that policy rules may look at (contract_sla_s …). Raises TypeError or
+    ValueError at import when the declaration cannot work.
     """
 
     def declare(handler: H) -> H:

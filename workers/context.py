@@ -111,15 +111,15 @@ class TaskContext:
     ) -> str | None:
         """Do something outside at most once per `key`, whatever happens, and return the id that the outside gave it.
 
-        `call(*args)` makes one request and returns that id (a text or None); it is a coroutine function, or a plain one,
-        which runs in a thread. Where it has a parameter `idempotency_key`, it gets the key to send along. `reconcile(key)`
-        asks the outside system whether it happened: the id, or None where it did not. `honours_key_for_seconds` is how
-        long that system takes a repeated Idempotency-Key for the same request.
+        `call(*args)` makes one request and returns that id (a text or None); it is a coroutine function, or a plain
+        one, which runs in a thread. Where it has a parameter `idempotency_key`, it gets the key to send along, and so
+        does `reconcile(key)`, which asks the outside system whether it happened: the id, or None where it did not.
+        `honours_key_for_seconds` is how long that system takes a repeated Idempotency-Key for the same request.
 
         Raises what the call raises: after a refused connection, or `NotSent`, the effect is free to be tried again;
-        after anything else nobody knows, and the next run asks, calls again inside the honoured time, or ends as the dead
-        letter `effect_in_doubt`. Raises DeadLetter also where the effect is not declared, forbidden, not approved, or its
-        key has other arguments.
+        after anything else nobody knows, and the next run asks, calls again inside the honoured time, or ends as the
+        dead letter `effect_in_doubt`. Raises DeadLetter also where the effect is not declared, forbidden, not approved,
+        or its key has other arguments.
         """
         if self._facilities.effects is None:
             raise DeadLetter("effects_unavailable", "this process keeps no ledger of effects")
@@ -202,7 +202,7 @@ class BlockingTaskContext:
         honours_key_for_seconds: float = 0,
         call_timeout_seconds: float = 30,
     ) -> str | None:
-        """Do something outside at most once per `key`; see TaskContext. Plain functions run in a thread of their own."""
+        """Do something outside at most once per `key`; see TaskContext. A plain `call` runs in another thread."""
         having = self._context.effect(
             effect_type,
             key,

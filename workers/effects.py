@@ -132,7 +132,7 @@ class Effects:
 
 
 class _One:
-    """One effect on its way. `abandoned` says that the handler is gone: what was not called yet is not called any more."""
+    """One effect on its way. Once it is `abandoned` by its handler, what was not called yet is not called any more."""
 
     def __init__(
         self,
@@ -251,7 +251,7 @@ class _One:
     async def _in_thread(
         self, function: Callable[..., Any], args: tuple[Any, ...], keyed: dict[str, str], deadline: float
     ) -> Any:
-        """Call a plain function in a thread; where it only makes something to wait for, that is awaited here, in time."""
+        """Call a plain function in a thread; where it gives something to wait for, that is awaited here, in time."""
         run = functools.partial(_plainly, function, args, keyed, deadline)
         returned = await self._effects.threads.call(contextvars.copy_context().run, run)
         if not inspect.isawaitable(returned):

@@ -1,4 +1,4 @@
-"""What an effect on the outside world may do next: call, skip, wait, ask, or be reported in doubt. Nothing is called here.
+"""What follows for an effect on the outside world: call, skip, wait, ask, or report a doubt. Nothing is called here.
 
 An effect is reserved before its call and confirmed after it. Between the two nobody knows whether the outside system
 accepted, and no waiting makes it known: only that system can say (`reconcile`), or promise that a repeated key does no
@@ -23,7 +23,7 @@ MAXIMUM_EXTERNAL_ID = 500
 MAXIMUM_CALL_SECONDS = 3600.0
 MAXIMUM_HONOURS_SECONDS = 365 * 86400.0
 SETTLES_SECONDS = 1.0
-"""How long after a call's deadline its outcome counts as open: what was sent in the last moment may still be accepted."""
+"""How long after a call's deadline it counts as in the air: what was sent at last may still be accepted."""
 _LEAST_CALL_SECONDS = 0.5
 _LONGEST_SNOOZE_SECONDS = 30.0
 _LEAST_LIVE_SNOOZE_SECONDS, _LIVE_SNOOZE_SECONDS = 1.0, 5.0
@@ -109,8 +109,8 @@ def decide(
     """Say what follows for a key; `answered_no` when the outside system has just said that it did not happen.
 
     A call may be repeated only by the outside system's word: inside the time for which it honours the key, counted from
-    the first reservation, or after it said that nothing happened. What is known not to have been sent is as good as new,
-    also with other arguments.
+    the first reservation, or after it said that nothing happened. What is known not to have been sent is as good as
+    new, also with other arguments.
     """
     if found is None or found.state is EffectState.NOT_SENT:
         return Call(terms.call_timeout_seconds)
@@ -136,7 +136,7 @@ def decide(
 
 
 def check_terms(effect_type: str, key: str, terms: Terms) -> None:
-    """Check what a handler asked for. Raises DeadLetter (`invalid_effect`), naming the argument and what it should be."""
+    """Check what a handler asked for. Raises DeadLetter (`invalid_effect`) that says what it should be."""
     if not isinstance(effect_type, str) or not EFFECT_TYPE.fullmatch(effect_type):
         raise _invalid("effect_type should be 1 to 64 of a-z, 0-9, _, . and -, starting with a letter")
     if not isinstance(key, str) or not 1 <= len(key) <= MAXIMUM_KEY or not key.isprintable() or not _is_utf8(key):

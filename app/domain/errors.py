@@ -32,8 +32,8 @@ class DeadLetter(Exception):
 class NotSent(Exception):
     """Said by the call of an effect: nothing reached the outside system, so that the effect may be tried again.
 
-    `raise NotSent("the ticket system is read-only") from error` lets the task fail as `error` does; without a cause it is
-    tried again, after `after_seconds` where given.
+    `raise NotSent("the ticket system is read-only") from error` lets the task fail as `error` does; without a cause it
+    is tried again, after `after_seconds` where given.
     """
 
     def __init__(self, message: str = "", after_seconds: float | None = None) -> None:

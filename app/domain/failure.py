@@ -96,8 +96,8 @@ class Failure:
 def classify(error: BaseException, now: datetime) -> Failure:
     """Classify anything that was raised; `now` (aware) is what a Retry-After date counts from. Never raises.
 
-    A group of one error is that error; another group goes by its own class name, and can be retried only if every member
-    can.
+    A group of one error is that error; another group goes by its own class name, and can be retried only if every
+    member can.
     """
     if not isinstance(error, BaseExceptionGroup):
         return _classify_one(error, now)

@@ -111,9 +111,11 @@ def _history(error: BaseException) -> Iterator[BaseException]:
         yield one
         if isinstance(one, BaseExceptionGroup):
             waiting.extend(one.exceptions)
-        # A timeout while connecting is told with a TimeoutError as its cause: that one is part of the proof.
-        if not _before(one):
-            waiting.extend(other for other in (one.__cause__, one.__context__) if other is not None)
+        cause, context = one.__cause__, one.__context__
+        if _before(one):
+            # A timeout while connecting is told with a TimeoutError as its cause: that one is part of the proof.
+            cause, context = None, context if context is not cause else None
+        waiting.extend(other for other in (cause, context) if other is not None)
 
 
 def _is_of(error: BaseException, names: frozenset[tuple[str, str]]) -> bool:

@@ -319,7 +319,7 @@ effects = sa.Table(
     sa.Index("ix_effects_task_id", "task_id"),
     sa.Index("ix_effects_tenant_id_effect_id", "tenant_id", "effect_id"),
     sa.Index("ix_effects_in_doubt", "effect_id", postgresql_where=sa.text("in_doubt_at IS NOT NULL")),
-    postgresql_with={"fillfactor": "70", "autovacuum_vacuum_scale_factor": "0.05"},
+    postgresql_with={"fillfactor": "50", "autovacuum_vacuum_scale_factor": "0.05"},
 )
 
 effect_calls = sa.Table(

@@ -41,7 +41,7 @@ def upgrade() -> None:
         sa.Column("traceparent", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("effect_id", name=op.f("pk_effects")),
         sa.UniqueConstraint("tenant_id", "key", name=op.f("uq_effects_tenant_id_key")),
-        postgresql_with={"fillfactor": "70", "autovacuum_vacuum_scale_factor": "0.05"},
+        postgresql_with={"fillfactor": "50", "autovacuum_vacuum_scale_factor": "0.05"},
     )
     op.create_index(
         "ix_effects_in_doubt",

@@ -140,7 +140,11 @@ async def read_sample(
 @router.get(
     "/v1/dead-letters/{id}",
     summary="Read the whole story of one dead letter",
-    **operation(DeadLetterStory, description="The dead letter, its attempts, its effects and its history.", problems=("not_found",)),
+    **operation(
+        DeadLetterStory,
+        description="The dead letter, its attempts, its effects and its history.",
+        problems=("not_found",),
+    ),
 )
 async def read_story(request: Request, id: str, caller: Reader) -> Response:
     """Tell the story of one dead letter, by its own id or its task's."""

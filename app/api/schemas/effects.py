@@ -15,9 +15,9 @@ from app.domain.effects import MAXIMUM_EXTERNAL_ID, EffectState, idempotency_key
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """What a task did outside, or may have done.
 
-    `reserved`: its call may be in the air; `confirmed`: it happened, as `external_id`; `not_sent`: it did not happen, and
-    may be tried again; `in_doubt`: nobody can tell, and a person must. `idempotency_key` is what the outside system was
-    given; `calls` how often it was called.
+    `reserved`: its call may be in the air; `confirmed`: it happened, as `external_id`; `not_sent`: it did not happen,
+    and may be tried again; `in_doubt`: nobody can tell, and a person must. `idempotency_key` is what the outside system
+    was given; `calls` how often it was called at most.
     """
 
     effect_id: str

@@ -19,7 +19,8 @@ class RetryPolicyAnswer(msgspec.Struct, frozen=True):
 class TaskTypeAnswer(msgspec.Struct, frozen=True):
     """What this installation can do, and what it takes for it.
 
-    `effects` are the only effect types that it may have (empty: none declared); `destructive` those that need an approval.
+    `effects` are the only effect types that it may have (empty: none declared), `destructive` those that need an
+    approval.
     """
 
     name: str
