@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.client import Client, Json, part
+from app.cli.client import Client, Json
 from app.cli.command import Classes, Limit, Output, Tenants, Types, command, filter_of, ids_from, noun
 from app.cli.each import each
 from app.cli.output import Format, show_list, show_one, wanted
@@ -42,7 +42,7 @@ def list_(
     found = filter_of(
         state=state, type=type_, priority_class=priority_class, action=action, task_id=task, tenant_id=tenant
     )
-    items = client.pages("/v1/approvals", found, at_most=wanted(output, limit))
+    items = client.approvals.list(**found, at_most=wanted(output, limit))
     show_list(items, output=output, columns=_COLUMNS, id_of=_id, limit=limit)
 
 
@@ -53,7 +53,7 @@ def show(
     output: Output = Format.TABLE,
 ) -> None:
     """Show one approval with all of its detail."""
-    show_one(client.get(f"/v1/approvals/{part(approval_id)}"), output=output, id_of=_id)
+    show_one(client.approvals.get(approval_id), output=output, id_of=_id)
 
 
 @command(approvals, "approve")
@@ -69,8 +69,8 @@ def deny(client: Client, ids: Ids, comment: Why, output: Output = Format.TABLE) 
 
 
 def _decide(client: Client, id_: str, verb: str, comment: str | None, output: Format) -> None:
-    body: dict[str, Json] = {} if comment is None else {"comment": comment}
-    decided = client.post(f"/v1/approvals/{part(id_)}/{verb}", body)
+    decide = client.approvals.approve if verb == "approve" else client.approvals.deny
+    decided = decide(id_, comment)
     if output is Format.TABLE:
         typer.echo(f"{decided['approval_id']} {decided['state']}")
     else:

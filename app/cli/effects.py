@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.client import Client, Json, part
+from app.cli.client import Client, Json
 from app.cli.command import Limit, Output, Reason, Tenants, command, filter_of, ids_from, noun
 from app.cli.each import each
 from app.cli.ending import WrongUsage
@@ -38,7 +38,7 @@ def list_(
 ) -> None:
     """List effects, newest first; `--state in_doubt` are those that wait for you."""
     found = filter_of(state=state, type=type_, task_id=task, tenant_id=tenant)
-    items = client.pages("/v1/effects", found, at_most=wanted(output, limit))
+    items = client.effects.list(**found, at_most=wanted(output, limit))
     show_list(items, output=output, columns=_COLUMNS, id_of=_effect_id, limit=limit)
 
 
@@ -56,14 +56,14 @@ def resolve(
     """Say what became of effects in doubt; the tasks that were dead-lettered for them go on."""
     if external_id is not None and (outcome is not Outcome.CONFIRMED or len(ids) != 1 or ids == ["-"]):
         raise WrongUsage("--external-id goes with exactly one ID and --outcome confirmed")
-    body: dict[str, Json] = {"outcome": outcome.value, "reason": reason}
-    if external_id is not None:
-        body["external_id"] = external_id
-    each(ids_from(ids), lambda one: _resolve_one(client, one, body, output), doing="resolve")
+
+    def resolve_one(id_: str) -> None:
+        _show(client.effects.resolve(id_, outcome.value, reason, external_id=external_id), output)
+
+    each(ids_from(ids), resolve_one, doing="resolve")
 
 
-def _resolve_one(client: Client, id_: str, body: dict[str, Json], output: Format) -> None:
-    effect = client.post(f"/v1/effects/{part(id_)}/resolve", body)
+def _show(effect: Json, output: Format) -> None:
     if output is Format.TABLE:
         typer.echo(f"{effect['effect_id']} {effect['state']}")
     else:
