@@ -45,12 +45,14 @@ if TYPE_CHECKING:
         Unsendable,
         WrongConfiguration,
     )
-    from app.domain.errors import DeadLetter, Retry
+    from app.domain.approvals import Approval
+    from app.domain.errors import DeadLetter, NotSent, Retry
     from workers.context import BlockingTaskContext, TaskContext
 
 __all__ = [
     "NO_RETRIES",
     "ApiError",
+    "Approval",
     "AsyncClient",
     "AsyncTaskHandle",
     "BlockingTaskContext",
@@ -58,6 +60,7 @@ __all__ = [
     "DeadLetter",
     "DespachoError",
     "Handle",
+    "NotSent",
     "Refused",
     "ResultWithheld",
     "Retries",
@@ -80,8 +83,10 @@ __all__ = [
 
 # Where the names are that are loaded when they are asked for; all others are the client's.
 _HOMES = {
+    "Approval": "app.domain.approvals",
     "BlockingTaskContext": "workers.context",
     "DeadLetter": "app.domain.errors",
+    "NotSent": "app.domain.errors",
     "Retry": "app.domain.errors",
     "TaskContext": "workers.context",
 }
@@ -99,15 +104,20 @@ def task_type(
     preemptible: bool = False,
     executor: Literal["async", "thread", "process"] | None = None,
     depends_on: tuple[str, ...] | list[str] = (),
+    effects: tuple[str, ...] | list[str] | None = None,
+    destructive: tuple[str, ...] | list[str] = (),
     backoff_base_seconds: float = 5.0,
     backoff_cap_seconds: float = 900.0,
+    approval_expires_seconds: float | None = None,
     process: Mapping[str, Any] | None = None,
 ) -> Callable[[H], H]:
     """Declare a handler as the task type `name`.
 
     The handler takes the context and, if it wants one, the input; its annotations give the input's and result's
-    schemas. `process` registers facts that policy rules may look at (contract_sla_s …). Raises TypeError or ValueError
-    at import when the declaration cannot work.
+    schemas. `effects` lists the effect types that it may have (default: any), `destructive` those that need an approval
+    of that very action; `approval_expires_seconds` is how long an approval that it asks for stays open. `process`
+    registers facts that policy rules may look at (contract_sla_s …). Raises TypeError or
+    ValueError at import when the declaration cannot work.
     """
 
     # Loaded here and not above: a program that only submits tasks has no use for any of it.
@@ -145,8 +155,11 @@ def task_type(
             preemptible=preemptible,
             executor=chosen,
             depends_on=tuple(depends_on),
+            effects=None if effects is None else tuple(effects),
+            destructive=tuple(destructive),
             backoff_base_seconds=backoff_base_seconds,
             backoff_cap_seconds=backoff_cap_seconds,
+            approval_expires_seconds=approval_expires_seconds,
             process=dict(process or {}),
         )
         declared = TaskType(

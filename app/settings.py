@@ -121,6 +121,18 @@ class JournalSettings(_Group):
     max_checkpoint_bytes: int = Field(1024 * 1024, ge=1024, description="a larger state is a failure")
 
 
+class ApprovalSettings(_Group):
+    """What handlers may ask people for, and how long they wait for the answer."""
+
+    expires_seconds: float = Field(
+        7 * 86400.0, gt=0, le=366 * 86400, allow_inf_nan=False,
+        description="an approval that nobody decides within this expires, unless its type or handler says otherwise",
+    )  # fmt: skip
+    max_detail_bytes: int = Field(
+        16 * 1024, ge=256, le=1024 * 1024, description="limit of what an approval shows, as JSON"
+    )
+
+
 class RetentionSettings(_Group):
     """How long what has ended is kept, and how its removal is paced."""
 
@@ -131,6 +143,9 @@ class RetentionSettings(_Group):
     )
     idempotency_days: float = Field(7.0, gt=0)
     inputs_days: float = Field(7.0, gt=0, description="inputs that no task refers to")
+    effects_days: float = Field(
+        365.0, gt=0, description="effects whose end is known; after that their keys can be used again"
+    )
     audit_days: float = Field(730.0, gt=0)
     release_rounds_days: float = Field(30.0, gt=0, description="what each release put off, and why")
     batch_size: int = Field(1000, ge=10, le=10_000, description="rows removed by one statement")
@@ -178,6 +193,7 @@ class Settings(BaseSettings):
     dispatcher: DispatcherSettings = DispatcherSettings()
     worker: WorkerSettings = WorkerSettings()
     journal: JournalSettings = JournalSettings()
+    approvals: ApprovalSettings = ApprovalSettings()
     retention: RetentionSettings = RetentionSettings()
 
     @field_validator("task_modules", mode="before")

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from json import loads
 from typing import TYPE_CHECKING, Any
 
+from app.domain.approvals import Approval
 from app.domain.errors import DeadLetter
 from workers.attempt import Attempt
 from workers.bridge import Bridge
@@ -125,11 +126,60 @@ class TaskContext:
             raise RuntimeError("this context was made without a journal")
         return self._facilities.journal
 
+    async def approval(self, action: str, detail: Any = None, *, expires_seconds: float | None = None) -> Approval:
+        """Return a person's yes to `action`; until there is one, the task waits for it and holds no worker.
+
+        The handler ends here and is run again from the top when somebody has decided, without spending an attempt. A
+        no, or no answer within `expires_seconds` (default: the type's, or the settings'), ends the task as `rejected`.
+        `detail` is what the approver sees: JSON, bounded in size. The same action and detail are the same approval,
+        however often they are asked for; another detail is another one. Raises DeadLetter (`invalid_approval`) for what
+        cannot be asked. What is raised to wait is no Exception: let it pass.
+        """
+        asking = self._facilities.approvals
+        if asking is None:
+            raise RuntimeError("ctx.approval: there is nobody to ask outside of a worker")
+        return await asking.ask(self.owner, action, detail, expires_seconds=expires_seconds)
+
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far the task is (0 to 1); written with the next heartbeat, and only while this attempt owns it."""
         if not 0.0 <= fraction <= 1.0:
             raise ValueError("progress: fraction should be from 0 to 1")
         self._progress = (float(fraction), str(message)[:500])
+
+    async def effect(
+        self,
+        effect_type: str,
+        key: str,
+        call: Callable[..., Any],
+        *args: Any,
+        reconcile: Callable[..., Any] | None = None,
+        honours_key_for_seconds: float = 0,
+        call_timeout_seconds: float = 30,
+    ) -> str | None:
+        """Do something outside at most once per `key`, whatever happens, and return the id that the outside gave it.
+
+        `call(*args)` makes one request and returns that id (a text or None); it is a coroutine function, or a plain
+        one, which runs in a thread. Where it has a parameter `idempotency_key`, it gets the key to send along, and so
+        does `reconcile(key)`, which asks the outside system whether it happened: the id, or None where it did not.
+        `honours_key_for_seconds` is how long that system takes a repeated Idempotency-Key for the same request.
+
+        Raises what the call raises: after a refused connection, or `NotSent`, the effect is free to be tried again;
+        after anything else nobody knows, and the next run asks, calls again inside the honoured time, or ends as the
+        dead letter `effect_in_doubt`. Raises DeadLetter also where the effect is not declared, forbidden, not approved,
+        or its key has other arguments.
+        """
+        if self._facilities.effects is None:
+            raise DeadLetter("effects_unavailable", "this process keeps no ledger of effects")
+        return await self._facilities.effects.effect(
+            self.owner,
+            effect_type,
+            key,
+            call,
+            *args,
+            reconcile=reconcile,
+            honours_key_for_seconds=honours_key_for_seconds,
+            call_timeout_seconds=call_timeout_seconds,
+        )
 
     def take_progress(self) -> tuple[float, str] | None:
         """Hand over what progress was said since the last time (for the worker's heartbeat)."""
@@ -196,6 +246,33 @@ class BlockingTaskContext:
     def state(self) -> Any:
         """The state of the last checkpoint; see TaskContext."""
         return self._context.state
+
+    def approval(self, action: str, detail: Any = None, *, expires_seconds: float | None = None) -> Approval:
+        """Return a person's yes to `action`, or end here until there is one; see TaskContext."""
+        return self._bridge.run(lambda _: self._context.approval(action, detail, expires_seconds=expires_seconds))
+
+    def effect(
+        self,
+        effect_type: str,
+        key: str,
+        call: Callable[..., Any],
+        *args: Any,
+        reconcile: Callable[..., Any] | None = None,
+        honours_key_for_seconds: float = 0,
+        call_timeout_seconds: float = 30,
+    ) -> str | None:
+        """Do something outside at most once per `key`; see TaskContext. A plain `call` runs in another thread."""
+        return self._bridge.run(
+            lambda _: self._context.effect(
+                effect_type,
+                key,
+                call,
+                *args,
+                reconcile=reconcile,
+                honours_key_for_seconds=honours_key_for_seconds,
+                call_timeout_seconds=call_timeout_seconds,
+            )
+        )
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far the task is; see TaskContext."""

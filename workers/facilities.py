@@ -6,7 +6,10 @@ Every facility has a file of its noun in this package and takes the `Attempt` fi
 from dataclasses import dataclass
 
 from app.runtime import Runtime
+from workers.approvals import Approvals, WorkerApprovals
 from workers.context import ReadInput
+from workers.effect_desk import EffectDesk
+from workers.effects import Effects
 from workers.journal import Journal
 
 
@@ -16,11 +19,21 @@ class Facilities:
 
     read_input: ReadInput
     journal: Journal | None = None
+    approvals: Approvals | None = None
+    effects: Effects | None = None
 
     async def close(self) -> None:
         """Give up what the facilities hold open."""
+        if self.effects is not None:
+            await self.effects.close()
 
 
 def open_facilities(runtime: Runtime, *, read_input: ReadInput) -> Facilities:
     """Make the facilities of one process; nothing is connected before it is needed."""
-    return Facilities(read_input=read_input, journal=Journal(runtime))
+    approvals = WorkerApprovals(runtime)
+    return Facilities(
+        read_input=read_input,
+        journal=Journal(runtime),
+        approvals=approvals,
+        effects=Effects(EffectDesk(runtime, approvals), close_seconds=runtime.settings.worker.cancel_grace_seconds),
+    )

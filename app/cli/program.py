@@ -10,8 +10,10 @@ import traceback
 import typer
 
 from app.cli import operation, service_commands
+from app.cli.approvals import approvals
 from app.cli.bulk import bulk
 from app.cli.dead_letters import dlq
+from app.cli.effects import effects
 from app.cli.ending import FAILED, INTERRUPTED, WRONG_USAGE, CommandFailed
 from app.cli.keys import keys, tenants
 from app.cli.output import printable
@@ -27,7 +29,7 @@ program = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 service_commands.add_to(program)
-for group in (tasks, dlq, bulk, keys, tenants):
+for group in (tasks, approvals, dlq, effects, bulk, keys, tenants):
     program.add_typer(group)
 operation.add_to(program)
 

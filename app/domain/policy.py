@@ -48,7 +48,9 @@ class PriorityClass:
     """One class: its targets, its part of the seats (shares of 0 to 1) and how its work may be borrowed or lent.
 
     `reclaim_within_seconds` is the time in which a lent seat is back: who borrows must be bound to leave by then.
-    `republish_after_seconds` is how long a released task may stay unclaimed before its message is published again.
+    `approve_within_seconds` is the target for deciding an approval that one of its tasks waits for; without it the
+    approval is due when it expires. `republish_after_seconds` is how long a released task may stay unclaimed before its
+    message is published again.
     """
 
     name: str
@@ -66,6 +68,7 @@ class PriorityClass:
     contingency: str | None = None
     may_preempt: frozenset[str] = frozenset()
     aging: Aging | None = None
+    approve_within_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,18 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
+class EffectRule:
+    """Whether effects of these types may be had by these tenants; an empty set means all, no condition means always."""
+
+    reason_code: str
+    allow: bool
+    types: frozenset[str] = frozenset()
+    tenants: frozenset[str] = frozenset()
+    when: str | None = None
+    condition: Condition | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """One version of the policy. `classes` are in rank order; `by_name` finds one; `document` is the file's text."""
 
@@ -104,6 +119,7 @@ class Policy:
     rules: tuple[Rule, ...] = ()
     limits: tuple[Limit, ...] = ()
     document: str = field(default="", compare=False, repr=False, kw_only=True)
+    effects: tuple[EffectRule, ...] = ()
     by_name: Mapping[str, PriorityClass] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

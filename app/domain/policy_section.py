@@ -153,6 +153,25 @@ class Section:
         self._wrong(key, value, 'a list of names, such as ["a", "b"]')
         return frozenset()
 
+    def one_or_more(self, key: str) -> frozenset[str]:
+        """Read one name or a list of names, empty where the key is absent."""
+        value = self._value(key, "a name, or a list of names", required=False)
+        if value is None:
+            return frozenset()
+        values = value if isinstance(value, list) else [value]
+        if values and all(isinstance(one, str) and one for one in values):
+            return frozenset(values)
+        self._wrong(key, value, 'a name, or a list of names, such as ["a", "b"]')
+        return frozenset()
+
+    def flag(self, key: str) -> bool | None:
+        """Read true or false."""
+        value = self._value(key, "true or false", required=True)
+        if value is None or isinstance(value, bool):
+            return value
+        self._wrong(key, value, "true or false")
+        return None
+
     def table(self, key: str) -> "Section | None":
         """Read an inner table, None where it is absent."""
         value = self._value(key, "a table", required=False)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from app.domain.effects import EFFECT_TYPE
+
 
 class CostClass(StrEnum):
     """How much capacity a task of a type takes, roughly; a tenant's virtual time advances by its weight."""
@@ -31,7 +33,11 @@ TYPE_NAME = re.compile(r"^[a-z][a-z0-9_.-]{0,63}$")
 
 @dataclass(frozen=True, slots=True)
 class TaskTypeSpec:
-    """The declared properties of a task type. Durations are in seconds; `process` holds its registered facts."""
+    """The declared properties of a task type. Durations are in seconds; `process` holds its registered facts.
+
+    `approval_expires_seconds` is how long an approval that its handler asks for stays open; None: as the settings say.
+    `effects` are the only effect types that it may have (None: any); those in `destructive` need an approval each.
+    """
 
     name: str
     description: str = ""
@@ -41,8 +47,11 @@ class TaskTypeSpec:
     preemptible: bool = False
     executor: Executor = Executor.ASYNC
     depends_on: tuple[str, ...] = ()
+    effects: tuple[str, ...] | None = None
+    destructive: tuple[str, ...] = ()
     backoff_base_seconds: float = 5.0
     backoff_cap_seconds: float = 900.0
+    approval_expires_seconds: float | None = None
     process: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -51,6 +60,13 @@ class TaskTypeSpec:
             raise ValueError(
                 f"task type name {self.name!r}: it should be 1 to 64 of a-z, 0-9, _, . and -, starting with a letter"
             )
+        for effect_type in (*(self.effects or ()), *self.destructive):
+            if not EFFECT_TYPE.fullmatch(effect_type):
+                raise ValueError(
+                    f"{self.name}: effects and destructive should be effect types of 1 to 64 of a-z, 0-9, _, . and -"
+                )
+        if self.effects is not None and not set(self.destructive) <= set(self.effects):
+            raise ValueError(f"{self.name}: destructive should name only types that effects names")
         if not 1 <= self.max_attempts <= 100:
             raise ValueError(f"{self.name}: max_attempts should be from 1 to 100")
         if not 0 < self.timeout_seconds <= 7 * 86400:
@@ -59,3 +75,6 @@ class TaskTypeSpec:
             raise ValueError(
                 f"{self.name}: backoff_base_seconds should be above 0 and at most backoff_cap_seconds (at most 86400)"
             )
+        expires = self.approval_expires_seconds
+        if expires is not None and not 0 < expires <= 366 * 86400:
+            raise ValueError(f"{self.name}: approval_expires_seconds should be above 0 and at most 31622400 (366 days)")

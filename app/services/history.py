@@ -13,17 +13,19 @@ from typing import Any
 from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.domain.effects import EffectState
 from app.domain.lifecycle import WAITING, TaskStatus, is_final
 from app.domain.release import PutOff, Waiting
 from app.domain.waiting import Place, Situation, explain_waiting
 from app.services.releases import put_off_in
+from app.store import effect_lists, journal, pauses, standing, workers
 from app.store import history as store
-from app.store import journal, pauses, standing, workers
 from app.store.database import Database
 
 MOST_ATTEMPTS = 1000
 MOST_EVENTS = 1000
 MOST_KEPT = 1000
+MOST_EFFECTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Story:
     """The parts that the history of one task is composed of."""
 
     attempts: Sequence[Row[Any]]
+    effects: Sequence[Row[Any]]
     flight: Row[Any] | None
     events: Sequence[Row[Any]]
     kept: Sequence[Row[Any]]
@@ -52,6 +55,7 @@ class Story:
     paused: Mapping[str, str]
     virtual_time: float | None
     measured: Mapping[str, Row[Any]]
+    suspended: Row[Any] | None
 
 
 async def read_story(database: Database, task_id: str) -> Story:
@@ -65,6 +69,7 @@ async def read_story(database: Database, task_id: str) -> Story:
         rounds = await standing.rounds(connection, sorted(round_ids))
         return Story(
             attempts,
+            await effect_lists.of_task(connection, task_id, MOST_EFFECTS),
             flight,
             events,
             await journal.listed(connection, task_id, MOST_KEPT),
@@ -75,6 +80,7 @@ async def read_story(database: Database, task_id: str) -> Story:
             await pauses.active(connection),
             await standing.virtual_time_of(connection, task_id),
             await standing.class_figures(connection),
+            await standing.suspended_of(connection, task_id),
         )
 
     return await database.run(work)
@@ -92,6 +98,8 @@ def compose(task: Row[Any], story: Story, depends_on: tuple[str, ...] = ()) -> l
         entries.append(_released(story.flight, story.rounds))
         if story.flight.fence is not None:
             entries.append(_started(story.flight, story.flight.claimed_at))
+    for row in story.effects:
+        entries += _effect(row)
     entries += [Entry(row.at, row.kind, row.reason, row.actor, row.detail) for row in story.events]
     entries += [_kept(row) for row in story.kept]
     entries.sort(key=lambda one: one.at)
@@ -143,12 +151,22 @@ def _kept(row: Row[Any]) -> Entry:
     return Entry(row.stored_at, row.kind, detail=_text(detail))
 
 
+def _effect(row: Row[Any]) -> list[Entry]:
+    """Tell of an effect's latest reservation and, unless a person said it, of what is known of it."""
+    facts = {"effect_id": row.effect_id, "type": row.effect_type, "attempt": row.attempt}
+    entries = [Entry(row.reserved_at, "effect", "reserved", None, _text({**facts, "calls": len(row.tokens)}))]
+    if row.state in (EffectState.CONFIRMED, EffectState.NOT_SENT) and row.resolved_at is None:
+        known = {**facts, "external_id": row.external_id}
+        entries.append(Entry(row.updated_at, "effect", row.state, None, _text(known)))
+    return entries
+
+
 def _standing(task: Row[Any], story: Story, depends_on: tuple[str, ...]) -> Entry | None:
     if is_final(task.status):
         if task.finished_at is None or (story.attempts and story.attempts[-1].finished_at >= task.finished_at):
             return None
         return Entry(task.finished_at, "finished", task.status)
-    if task.status not in WAITING:
+    if task.status not in WAITING | {TaskStatus.AWAITING_APPROVAL}:
         return None
     place = Place(
         status=TaskStatus(task.status),
@@ -171,7 +189,14 @@ def _standing(task: Row[Any], story: Story, depends_on: tuple[str, ...]) -> Entr
     )
     found = explain_waiting(place, situation)
     detail: dict[str, object] = {"because": found.detail, "put_off": {}}
-    if (behind := put_off.get(task.priority_class)) is not None:
+    if (asked := story.suspended) is not None:
+        detail |= {
+            "approval_id": asked.approval_id,
+            "action": asked.action,
+            "due_at": asked.due_at,
+            "expires_at": asked.expires_at,
+        }
+    elif (behind := put_off.get(task.priority_class)) is not None:
         detail["put_off"] = behind.reasons
         detail["seats"] = {name: getattr(behind, name) for name in ("reach", "reserve", "maximum", "load")}
     return Entry(task.updated_at, "waiting", found.reason.value, None, _text(detail))

@@ -175,6 +175,7 @@ removed AS (
     DELETE FROM tasks t USING gone g WHERE t.task_id = g.task_id AND t.status = 'dead_lettered' RETURNING t.task_id
 ),
 history AS (DELETE FROM attempts a USING removed r WHERE a.task_id = r.task_id),
+asked AS (DELETE FROM approvals a USING removed r WHERE a.task_id = r.task_id),
 told AS (DELETE FROM events e USING removed r WHERE e.task_id = r.task_id),
 journal AS (DELETE FROM steps s USING removed r WHERE s.task_id = r.task_id),
 states AS (DELETE FROM checkpoints c USING removed r WHERE c.task_id = r.task_id)

@@ -40,6 +40,7 @@ gone AS (
     RETURNING t.task_id
 ),
 history AS (DELETE FROM attempts a USING gone g WHERE a.task_id = g.task_id),
+asked AS (DELETE FROM approvals a USING gone g WHERE a.task_id = g.task_id),
 told AS (DELETE FROM events e USING gone g WHERE e.task_id = g.task_id),
 journal AS (DELETE FROM steps s USING gone g WHERE s.task_id = g.task_id),
 states AS (DELETE FROM checkpoints c USING gone g WHERE c.task_id = g.task_id)
@@ -114,6 +115,22 @@ WITH old AS MATERIALIZED (
 )
 DELETE FROM audit a USING old o WHERE a.audit_id = o.audit_id
 """)
+
+
+# Effects are found by their ids too. What is open or in doubt stays until it is known.
+_EFFECTS = text(f"""
+WITH old AS MATERIALIZED (
+    SELECT effect_id FROM effects
+    WHERE effect_id < :below AND state IN ('confirmed', 'not_sent') AND updated_at < {_BEFORE} ORDER BY effect_id LIMIT :limit
+)
+DELETE FROM effects e USING old o WHERE e.effect_id = o.effect_id AND e.state IN ('confirmed', 'not_sent')
+""")
+
+
+async def remove_effects(connection: AsyncConnection, *, now: datetime, days: float, limit: int) -> int:
+    """Remove up to `limit` effects that are known for more than `days`; from then on their keys mean nothing."""
+    below = least_at("effect", now - timedelta(days=days))
+    return (await connection.execute(_EFFECTS, {"below": below, "days": days, "limit": limit})).rowcount
 
 
 async def remove_old(connection: AsyncConnection, what: str, *, days: float, limit: int) -> int:

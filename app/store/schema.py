@@ -4,10 +4,14 @@
     ready      what waits for its turn; a row lives from submit (or due) to release.
     delayed    what waits for a time: scheduled, snoozed, or failed and not due yet.
     flights    what was released: first unclaimed, then claimed under a fence and a lease; gone when settled.
+    suspended  what waits for a person: the place of a task in `awaiting_approval`.
+    approvals  what handlers asked people for, and what was decided; gone with the task.
     lanes      (class, tenant, type, group) combinations that have rows in `ready`, with their tenant's virtual time.
     attempts   one row per ended attempt, written at settlement; the running one is the flight.
     steps      what a handler's steps returned, kept for its next run; gone with the task.
     checkpoints  the last state that a handler saved of itself; gone with the task.
+    effects    what tasks did outside, one row per tenant and key; outlives its task.
+    effect_calls  calls whose outcome is not known yet; a row lives from reservation to confirmation.
     events     the irregular part of the history; the regular part is derived from tasks, attempts and release_rounds.
 
 Times are the database's `clock_timestamp()`; ids are text in the "C" collation, time-ordered, minted by the server.
@@ -124,7 +128,7 @@ tasks = sa.Table(
 
 
 def _place() -> list[sa.Column[object]]:
-    """Columns that travel with a task through ready, delayed and flights: all that release and claim need to know."""
+    """Columns that travel with a task through ready, delayed, flights and suspended: all that release and claim need to know."""
     columns: list[sa.Column[object]] = [
         _name("task_id", primary_key=True),  # type: ignore[list-item]
         _name("priority_class"),  # type: ignore[list-item]
@@ -204,6 +208,41 @@ flights = sa.Table(
     postgresql_with={"fillfactor": "50", **_BUSY},
 )
 
+suspended = sa.Table(
+    "suspended",
+    metadata,
+    *_place(),
+    _name("approval_id"),
+    _when("suspended_at", nullable=False),
+    sa.Index("ix_suspended_tenant_id", "tenant_id"),
+    sa.Index("ix_suspended_valid_until", "valid_until", postgresql_where=sa.text("valid_until IS NOT NULL")),
+)
+
+approvals = sa.Table(
+    "approvals",
+    metadata,
+    _name("approval_id", primary_key=True),
+    _name("task_id"),
+    _name("tenant_id"),
+    _name("type"),
+    _name("priority_class"),
+    sa.Column("action", sa.Text(collation="C"), nullable=False),
+    sa.Column("fingerprint", BYTEA, nullable=False),
+    sa.Column("detail", sa.Text),
+    sa.Column("submitted_by", sa.Text, nullable=False),
+    _name("state"),
+    _when("asked_at", nullable=False),
+    _when("due_at", nullable=False),
+    _when("expires_at", nullable=False),
+    _when("decided_at"),
+    sa.Column("decided_by", sa.Text),
+    sa.Column("comment", sa.Text),
+    sa.UniqueConstraint("task_id", "action", "fingerprint"),
+    sa.Index("ix_approvals_tenant_id", "tenant_id", "state", "due_at"),
+    sa.Index("ix_approvals_open", "due_at", "approval_id", postgresql_where=sa.text("state = 'pending'")),
+    sa.Index("ix_approvals_expires_at", "expires_at", postgresql_where=sa.text("state = 'pending'")),
+)
+
 attempts = sa.Table(
     "attempts",
     metadata,
@@ -274,6 +313,46 @@ events = sa.Table(
     sa.Column("actor", sa.Text),
     sa.Column("detail", sa.Text),
     sa.Index("ix_events_task_id_event_id", "task_id", "event_id"),
+)
+
+# Reserved, then confirmed: two writes of a row whose indexed columns stay as they are.
+effects = sa.Table(
+    "effects",
+    metadata,
+    _name("effect_id", primary_key=True),
+    _name("tenant_id"),
+    sa.Column("key", Name, nullable=False),
+    _name("effect_type"),
+    _name("task_id"),
+    _name("task_type"),
+    sa.Column("fence", sa.BigInteger, nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    _name("fingerprint"),
+    _name("state"),
+    sa.Column("tokens", ARRAY(sa.Text), nullable=False),
+    _when("first_reserved_at", nullable=False),
+    _when("reserved_at", nullable=False),
+    _when("call_until", nullable=False),
+    _when("updated_at", nullable=False),
+    _when("in_doubt_at"),
+    _when("resolved_at"),
+    sa.Column("external_id", sa.Text),
+    sa.Column("resolved_by", sa.Text),
+    sa.Column("reason", sa.Text),
+    sa.Column("traceparent", sa.Text),
+    sa.UniqueConstraint("tenant_id", "key"),
+    sa.Index("ix_effects_task_id", "task_id"),
+    sa.Index("ix_effects_tenant_id_effect_id", "tenant_id", "effect_id"),
+    sa.Index("ix_effects_in_doubt", "effect_id", postgresql_where=sa.text("in_doubt_at IS NOT NULL")),
+    postgresql_with={"fillfactor": "50", "autovacuum_vacuum_scale_factor": "0.05"},
+)
+
+effect_calls = sa.Table(
+    "effect_calls",
+    metadata,
+    _name("effect_id", primary_key=True),
+    _when("call_until", nullable=False),
+    postgresql_with=_BUSY,
 )
 
 dead_letters = sa.Table(

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain.lifecycle import TaskStatus
 from app.store.filters import TaskFilter, task_conditions
-from app.store.schema import dead_letters, delayed, flights, ready, tasks
+from app.store.schema import dead_letters, delayed, flights, ready, suspended, tasks
 from app.store.tasks import TASK_COLUMNS
 
 _COLUMNS = [tasks.c[name.strip()] for name in TASK_COLUMNS.split(",")]
@@ -18,6 +18,7 @@ _STANDING: Mapping[str, tuple[sa.Table, ...]] = {
     TaskStatus.FAILED_RETRYABLE: (delayed,),
     TaskStatus.QUEUED: (ready, delayed, flights),
     TaskStatus.RUNNING: (flights,),
+    TaskStatus.AWAITING_APPROVAL: (suspended,),
     TaskStatus.DEAD_LETTERED: (dead_letters,),
 }
 """Where the tasks of a status stand: found there by id, not by reading through the tasks of all other statuses."""

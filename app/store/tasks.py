@@ -1,6 +1,6 @@
 """The rows of `tasks`: the one place that writes `tasks.status`, and how a row is read.
 
-Every writer that changes a status first takes the task's place (its row in ready, delayed or flights) in the same
+Every writer that changes a status first takes the task's place (its row in ready, delayed, suspended or flights) in the same
 statement: whoever took the place owns the move. The guard on the status stays as a second, independent proof.
 """
 

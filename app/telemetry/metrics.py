@@ -58,6 +58,7 @@ class Metrics:
         self._type = BoundedLabel(100)
         self._error = BoundedLabel(50)
         self._outcome = BoundedLabel(20)
+        self._effect = BoundedLabel(50)
         self._reason = BoundedLabel(100)
         self._name = BoundedLabel(50)
         self._route = BoundedLabel(200, ROUTE)
@@ -101,10 +102,21 @@ class Metrics:
         self._target = gauge("class_start_within_seconds", "Target of the class for time to start.", *by_class)
         self._leader = gauge("leader", "1 while this process leads the dispatchers.")
         self._dead_open = gauge("dead_letters_open", "Dead letters not reprocessed or purged.", "error_type")
+        self._approvals_asked = count("approvals_asked", "Approvals that handlers asked for.", *by_class)
+        self._approvals_decided = count(
+            "approvals_decided", "Approvals approved, denied or expired.", "priority_class", "outcome"
+        )
+        self._approvals_waiting = gauge("approvals_waiting", "Tasks that wait for a person.", *by_class)
+        self._approvals_overdue = gauge("approvals_overdue", "Those of them past the target of their class.", *by_class)
+        self._approvals_oldest = gauge("approvals_oldest_seconds", "Age of the oldest question to a person.", *by_class)
         self._slots = gauge("worker_slots", "Slots of this worker.", "pool")
         self._slots_busy = gauge("worker_slots_busy", "Slots of this worker in use.", "pool")
         self._database_up = gauge("database_up", "1 while this process reaches the database.")
         self._broker_up = gauge("broker_up", "1 while this process reaches the broker.")
+
+        self._effects = count("effects", "What became of effects that handlers asked for.", "effect_type", "outcome")
+        self._in_doubt = gauge("effects_in_doubt", "Effects that a person must resolve.", "effect_type")
+        self._overdue = gauge("effect_calls_overdue", "Calls whose deadline is over and whose end is not known.")
 
         self._requests = count("http_requests", "Requests answered.", "route", "method", "status_class")
         self._request_seconds = histogram("http_request_seconds", "Time to answer.", _FAST, "route", "method")
@@ -242,6 +254,34 @@ class Metrics:
             key = (self._error(error_type),)
             depth[key] = depth.get(key, 0.0) + count
         self._dead_open.replace(depth)
+
+    def approval_asked(self, priority_class: str) -> None:
+        """Count one approval that a handler asked for."""
+        self._approvals_asked.add((self._class(priority_class),))
+
+    def approvals_decided(self, priority_class: str, outcome: str, count: int = 1) -> None:
+        """Count approvals by what became of them."""
+        self._approvals_decided.add((self._class(priority_class), self._outcome(outcome)), count)
+
+    def approvals_waiting(self, by_class: Mapping[str, tuple[int, int, float]]) -> None:
+        """Replace how many tasks of each class wait for a person: how many, how many overdue, the oldest in seconds."""
+        rows = {(self._class(name),): row for name, row in by_class.items()}
+        self._approvals_waiting.replace({key: row[0] for key, row in rows.items()})
+        self._approvals_overdue.replace({key: row[1] for key, row in rows.items()})
+        self._approvals_oldest.replace({key: row[2] for key, row in rows.items()})
+
+    def effects(self, effect_type: str, outcome: str, count: int = 1) -> None:
+        """Count effects by what became of them: reserved, skipped, snoozed, confirmed, not_sent, in_doubt, …"""
+        self._effects.add((self._effect(effect_type), self._name(outcome)), count)
+
+    def effects_standing(self, in_doubt: Mapping[str, int], overdue: int) -> None:
+        """Replace the number of effects in doubt by type (beyond the bound: `other`), and of overdue calls."""
+        depth: dict[tuple[str, ...], float] = {}
+        for effect_type, count in in_doubt.items():
+            key = (self._effect(effect_type),)
+            depth[key] = depth.get(key, 0.0) + count
+        self._in_doubt.replace(depth)
+        self._overdue.put((), overdue)
 
     def leading(self, is_leader: bool) -> None:
         """Say whether this process leads the dispatchers."""

@@ -24,7 +24,7 @@ from tests.support.work import a_tenant, rows
 from workers.pool import Pool
 from workers.roles import declare_queues, serve_dispatcher
 
-TASK_MODULE = "tests.support.tasks"
+TASK_MODULES = ["tests.support.tasks", "tests.support.effect_tasks"]
 _prefixes = itertools.count(1)
 
 ONE_CLASS = """
@@ -54,7 +54,7 @@ def settings_of(**groups: Mapping[str, object]) -> Settings:
     }
     for name, values in groups.items():
         quick.setdefault(name, {}).update(values)
-    return Settings(_env_file=None, task_modules=[TASK_MODULE], **quick)  # type: ignore[arg-type]
+    return Settings(_env_file=None, task_modules=list(TASK_MODULES), **quick)  # type: ignore[arg-type]
 
 
 @asynccontextmanager

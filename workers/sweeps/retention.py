@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from app.runtime import Runtime
 from app.settings import RetentionSettings
-from app.store import dead_letters, pauses, retention, schedules, workers
+from app.store import approvals, dead_letters, pauses, retention, schedules, workers
 
 BATCHES_PER_TURN = 50
 
@@ -80,6 +80,10 @@ async def _others(runtime: Runtime, settings: RetentionSettings) -> int:
         removed += await retention.remove_audit(
             connection, now=now, days=settings.audit_days, limit=settings.batch_size
         )
+        removed += await retention.remove_effects(
+            connection, now=now, days=settings.effects_days, limit=settings.batch_size
+        )
         removed += await pauses.forget_over(connection)
+        await approvals.withdraw(connection, settings.batch_size)
         await workers.forget_dead(connection)
     return removed

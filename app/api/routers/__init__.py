@@ -3,6 +3,7 @@
 from fastapi import APIRouter
 
 from app.api.routers import (
+    approvals,
     attempts,
     audit,
     batches,
@@ -10,6 +11,7 @@ from app.api.routers import (
     cancellations,
     classes,
     dead_letters,
+    effects,
     events,
     health,
     inputs,
@@ -31,6 +33,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     cancellations.router,
     bulk_actions.router,
     dead_letters.router,
+    approvals.router,
+    effects.router,
     inputs.router,
     schedules.router,
     pauses.router,

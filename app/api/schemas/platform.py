@@ -17,7 +17,11 @@ class RetryPolicyAnswer(msgspec.Struct, frozen=True):
 
 
 class TaskTypeAnswer(msgspec.Struct, frozen=True):
-    """What this installation can do, and what it takes for it."""
+    """What this installation can do, and what it takes for it.
+
+    `effects` are the only effect types that it may have (empty: none declared), `destructive` those that need an
+    approval.
+    """
 
     name: str
     description: str
@@ -27,8 +31,11 @@ class TaskTypeAnswer(msgspec.Struct, frozen=True):
     timeout_seconds: float
     preemptible: bool
     effects: list[str]
+    destructive: list[str]
     depends_on: list[str]
     cost_class: str
+    approval_expires_seconds: float | None
+    """None: as the settings say."""
 
 
 class TaskTypePage(msgspec.Struct, frozen=True):
