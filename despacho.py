@@ -17,11 +17,23 @@ from typing import Any, Literal, TypeVar
 from pydantic import TypeAdapter
 
 from app.domain.errors import DeadLetter, Retry
+from app.domain.llm import Answer, LlmFailure
 from app.domain.task_types import CostClass, Executor, TaskTypeSpec
 from app.task_modules import MARK, TaskType, schema_field_names
 from workers.context import BlockingTaskContext, TaskContext
+from workers.llm.messages import Message, Tool
 
-__all__ = ["BlockingTaskContext", "DeadLetter", "Retry", "TaskContext", "task_type"]
+__all__ = [
+    "Answer",
+    "BlockingTaskContext",
+    "DeadLetter",
+    "LlmFailure",
+    "Message",
+    "Retry",
+    "TaskContext",
+    "Tool",
+    "task_type",
+]
 
 H = TypeVar("H", bound=Callable[..., Any])
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from app.runtime import Runtime
 from workers.context import ReadInput
+from workers.llm.ledger import DatabaseLedger
+from workers.llm.llm import Llm
 
 
 @dataclass(slots=True)
@@ -14,11 +16,16 @@ class Facilities:
     """The facilities of one process, by noun."""
 
     read_input: ReadInput
+    llm: Llm | None = None
 
     async def close(self) -> None:
         """Give up what the facilities hold open."""
+        if self.llm is not None:
+            await self.llm.close()
 
 
 def open_facilities(runtime: Runtime, *, read_input: ReadInput) -> Facilities:
     """Make the facilities of one process; nothing is connected before it is needed."""
-    return Facilities(read_input=read_input)
+    return Facilities(
+        read_input=read_input, llm=Llm(runtime.settings.llm, DatabaseLedger(runtime.database, runtime.metrics))
+    )

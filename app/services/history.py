@@ -18,9 +18,11 @@ from app.domain.release import PutOff, Waiting
 from app.domain.waiting import Place, Situation, explain_waiting
 from app.services.releases import put_off_in
 from app.store import history as store
-from app.store import pauses, standing, workers
+from app.store import llm_usage, pauses, standing, workers
 from app.store.database import Database
+from app.store.llm_usage import AttemptUsage
 
+__all__ = ["AttemptUsage", "Entry", "Story", "compose", "read_story"]
 MOST_ATTEMPTS = 1000
 MOST_EVENTS = 1000
 
@@ -50,6 +52,8 @@ class Story:
     paused: Mapping[str, str]
     virtual_time: float | None
     measured: Mapping[str, Row[Any]]
+    spent: Mapping[int, AttemptUsage]
+    """What the model calls of each attempt took, by its fence."""
 
 
 async def read_story(database: Database, task_id: str) -> Story:
@@ -72,6 +76,7 @@ async def read_story(database: Database, task_id: str) -> Story:
             await pauses.active(connection),
             await standing.virtual_time_of(connection, task_id),
             await standing.class_figures(connection),
+            await llm_usage.by_attempt(connection, task_id),
         )
 
     return await database.run(work)

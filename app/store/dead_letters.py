@@ -175,7 +175,10 @@ removed AS (
     DELETE FROM tasks t USING gone g WHERE t.task_id = g.task_id AND t.status = 'dead_lettered' RETURNING t.task_id
 ),
 history AS (DELETE FROM attempts a USING removed r WHERE a.task_id = r.task_id),
-told AS (DELETE FROM events e USING removed r WHERE e.task_id = r.task_id)
+told AS (DELETE FROM events e USING removed r WHERE e.task_id = r.task_id),
+answers AS (
+    UPDATE llm_calls c SET response = NULL FROM removed r WHERE c.task_id = r.task_id AND c.response IS NOT NULL
+)
 SELECT dead_letter_id FROM gone
 """)
 

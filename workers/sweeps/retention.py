@@ -80,6 +80,9 @@ async def _others(runtime: Runtime, settings: RetentionSettings) -> int:
         removed += await retention.remove_audit(
             connection, now=now, days=settings.audit_days, limit=settings.batch_size
         )
+        removed += await retention.remove_llm_calls(
+            connection, now=now, days=settings.llm_calls_days, limit=settings.batch_size
+        )
         removed += await pauses.forget_over(connection)
         await workers.forget_dead(connection)
     return removed

@@ -74,12 +74,18 @@ class TaskError(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What the task's model calls took. Money is in USD."""
+    """What the task's model calls took, failed ones included. Money is in USD.
+
+    `unpriced_calls` have no known price and are not in `cost_usd`; of `estimated_calls` the provider told no usage (or
+    has not yet): theirs is an estimate.
+    """
 
     input_tokens: int
     output_tokens: int
     cost_usd: Decimal
     prompt_versions: list[str]
+    unpriced_calls: int = 0
+    estimated_calls: int = 0
 
 
 class TaskLinks(msgspec.Struct, frozen=True):
