@@ -156,6 +156,7 @@ class Settlements:
                     event(log, "stale_attempt", task_id=claimed.task_id, attempt=claimed.attempt, fence=claimed.fence)
                     self._runtime.metrics.leases_lost(claimed.priority_class)
                 continue
+            spent = run.context.llm_spent
             ended.append(
                 EndedAttempt(
                     task_id=claimed.task_id,

@@ -7,7 +7,6 @@ an error in one. Nothing here is global: each `Metrics` has a registry of its ow
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from platform import python_version
 from typing import TypeVar
 
@@ -303,9 +302,9 @@ class Metrics:
         for kind, number in tokens.items():
             self._llm_tokens.add((*call, self._token_kind(kind)), number)
 
-    def llm_cost(self, provider: str, model: str, type_: str, cost_usd: Decimal) -> None:
+    def llm_cost(self, provider: str, model: str, type_: str, cost_usd: float) -> None:
         """Add up the cost of a call whose price is known."""
-        self._llm_cost.add((self._provider(provider), self._model(model), self._type(type_)), float(cost_usd))
+        self._llm_cost.add((self._provider(provider), self._model(model), self._type(type_)), cost_usd)
 
     # What the process itself does.
     def http_request(self, route: str, method: str, status: int, seconds: float) -> None:

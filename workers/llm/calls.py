@@ -19,7 +19,7 @@ from app.store.llm_calls import Finish, Intent, Past
 from app.telemetry.logs import event
 from workers.attempt import Attempt
 from workers.llm.ledger import Errands, Ledger
-from workers.llm.limits import Dependencies, passage
+from workers.llm.limits import SPEAK_OF_THE_DEPENDENCY, Dependencies, passage
 from workers.llm.messages import ChatRequest
 from workers.llm.pricing import price_of, warm
 from workers.llm.providers.base import Reply
@@ -128,7 +128,9 @@ class Calls:
             await self._finish(intent, finish)
             raise
         except Yielded:
-            await self._finish(intent, _nothing(intent, Outcome.NOT_SENT, loop.time() - started))
+            # Not let through, or let go again after a failure that is nothing new.
+            outcome = heard.failure.error_type if heard.failure is not None else Outcome.NOT_SENT
+            await self._finish(intent, self._cut_short(endpoint, intent, outcome, heard, loop.time() - started))
             raise
         except BaseException as error:
             outcome = Outcome.CANCELLED if isinstance(error, asyncio.CancelledError) else "error"
@@ -141,16 +143,14 @@ class Calls:
     async def _asked(
         self, owner: Attempt, endpoint: Endpoint, intent: Intent, body: dict[str, Any], heard: Heard
     ) -> Reply:
-        async with passage(
-            self.dependencies,
-            endpoint.settings.dependency,
-            priority_class=owner.priority_class,
-            estimated_tokens=intent.input_tokens + intent.output_tokens,
-        ) as let:
+        expected = intent.input_tokens + intent.output_tokens
+        async with passage(self.dependencies, endpoint.settings.dependency, owner, expected) as let:
             try:
                 reply = await ask(self._client, endpoint, body, max_answer_bytes=self._most_answer, heard=heard)
             except LlmFailure as failure:
-                let.failed(failure.error_type, failure.retry_after_seconds)
+                heard.failure = failure
+                if failure.error_type in SPEAK_OF_THE_DEPENDENCY:
+                    let.failed(failure.retry_after_seconds)
                 raise
             if reply.tokens is not None:
                 let.used(reply.tokens.input + reply.tokens.output)

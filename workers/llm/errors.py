@@ -12,7 +12,8 @@ from app.domain.llm import LlmFailure
 _MOST_LOOKED_AT = 4000
 _CONTEXT = re.compile(
     r"context[ _-]?(?:length|window|size)|maximum (?:context|prompt|input) |prompt is too long"
-    r"|too many (?:input )?tokens|input (?:is too long|length exceeds)|exceeds? the (?:available |maximum )?(?:context|number of tokens)",
+    r"|too many (?:input )?tokens|input (?:is too long|length exceeds)"
+    r"|exceeds? the (?:available |maximum )?(?:context|number of tokens)",
     re.IGNORECASE,
 )
 _QUOTA = re.compile(

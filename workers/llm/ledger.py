@@ -84,7 +84,7 @@ class DatabaseLedger:
         }
         self._metrics.llm_tokens(*labels, tokens)
         if finish.cost_usd is not None:
-            self._metrics.llm_cost(*labels, finish.cost_usd)
+            self._metrics.llm_cost(*labels, float(finish.cost_usd))
 
     async def _write_intents(self, intents: Sequence[Intent]) -> Sequence[Past | OwnershipLost | None]:
         found = await llm_calls.intend(self._database, intents, retry_for_seconds=self._patience_seconds)

@@ -51,6 +51,7 @@ class Heard:
     refused: bool = False
     """Whether the provider refused it with an error of its own: then it cost nothing."""
     stream: ReplyStream | None = None
+    failure: LlmFailure | None = None
 
     def partial(self) -> Reply | None:
         """Give what has come of a stream."""

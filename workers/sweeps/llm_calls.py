@@ -33,5 +33,5 @@ async def run_once(runtime: Runtime, cursor: Cursor | None = None, *, quiet_seco
             row.provider, row.model_asked, row.task_type, {"input": row.input_tokens, "output": row.output_tokens}
         )
         if row.cost_usd is not None:
-            runtime.metrics.llm_cost(row.provider, row.model_asked, row.task_type, row.cost_usd)
+            runtime.metrics.llm_cost(row.provider, row.model_asked, row.task_type, float(row.cost_usd))
     return len(closed)
