@@ -10,7 +10,7 @@ from math import isfinite
 
 from app.domain.retry_after import MAXIMUM_SECONDS, parse_retry_after
 
-_NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?", re.ASCII)
+_NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?", re.ASCII)
 _PART = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|us|µs|ns|h|m|s|d)", re.ASCII)
 _UNIT_SECONDS = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _LIMITS = (

@@ -139,20 +139,25 @@ class FakeProvider:
     ) -> None:
         if say.silent_seconds:
             await asyncio.sleep(say.silent_seconds)
-        streamed = bool(body.get("stream"))
         if say.status != 200:
-            return await self._send(writer, say, json.dumps(say.error or {"error": {}}).encode(), "application/json")
-        if say.raw is not None:
-            return await self._send(writer, say, say.raw, say.content_type or "application/json")
+            content = json.dumps(say.error or {"error": {}}).encode()
+            await self._send(writer, say, content, "application/json")
+        elif say.raw is not None:
+            await self._send(writer, say, say.raw, say.content_type or "application/json")
+        else:
+            await self._speak(writer, say, body, anthropic)
+
+    async def _speak(self, writer: asyncio.StreamWriter, say: Say, body: Mapping[str, Any], anthropic: bool) -> None:
         read, written = words_of(body), len((say.text or "").split()) + say.reasoning
         self.answered += 1
         self.input_tokens += read
         self.output_tokens += written
         dialect = _anthropic if anthropic else _openai
         whole, events = dialect(say, body, read, written)
-        if not streamed:
-            return await self._send(writer, say, json.dumps(whole).encode(), "application/json")
-        await self._stream(writer, say, list(say.events) if say.events is not None else events)
+        if not body.get("stream"):
+            await self._send(writer, say, json.dumps(whole).encode(), "application/json")
+        else:
+            await self._stream(writer, say, list(say.events) if say.events is not None else events)
 
     async def _send(self, writer: asyncio.StreamWriter, say: Say, content: bytes, content_type: str) -> None:
         writer.write(_head(say, say.content_type or content_type, len(content)) + content)
@@ -253,8 +258,10 @@ def _anthropic(say: Say, body: Mapping[str, Any], read: int, written: int) -> tu
         text = block["text"] if block["type"] == "text" else json.dumps(block["input"])
         kind, name = ("text_delta", "text") if block["type"] == "text" else ("input_json_delta", "partial_json")
         size = max(7, len(text) // 500)
-        for at in range(0, len(text), size):
-            events.append(("content_block_delta", {"index": i, "delta": {"type": kind, name: text[at : at + size]}}))
+        events += [
+            ("content_block_delta", {"index": i, "delta": {"type": kind, name: text[at : at + size]}})
+            for at in range(0, len(text), size)
+        ]
         events.append(("content_block_stop", {"index": i}))
     told = {"usage": {"output_tokens": written}} if say.usage else {}
     events += [("message_delta", {"delta": {"stop_reason": finish}} | told), ("message_stop", {})]

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +16,7 @@ EVENTS = [("ping", "{}"), ("", "one\ntwo"), ("", " € �"), ("", "[DONE]")]
 def test_events_are_the_same_however_the_bytes_are_cut(cuts: list[int]) -> None:
     reader, found = EventReader(), []
     bounds = [0, *sorted(cuts), len(STREAM)]
-    for begin, end in zip(bounds, bounds[1:], strict=False):
+    for begin, end in pairwise(bounds):
         found += reader.feed(STREAM[begin:end])
     found += reader.feed(b"", final=True)
 
