@@ -23,16 +23,15 @@ def read_json(text: str) -> Any:
 
     Raises NotJson: no JSON, NaN or Infinity, deeper than 64, or a string with NUL or a lone surrogate.
     """
-    problem = "the answer should be one JSON value and nothing else"
     for candidate in _candidates(text):
         try:
             value = json.loads(candidate, parse_constant=_refuse)
         except (ValueError, RecursionError):
             continue
-        if (unfit := _unfit_place(value, "answer", 0)) is None:
-            return value
-        problem = unfit
-    raise NotJson(problem)
+        if (unfit := _unfit_place(value, "answer", 0)) is not None:
+            raise NotJson(unfit)
+        return value
+    raise NotJson("the answer should be one JSON value and nothing else")
 
 
 def is_fit(value: Any) -> bool:
@@ -50,10 +49,9 @@ def _candidates(text: str) -> list[str]:
     _, thought, after = whole.rpartition("</think>")
     rest = after.strip() if thought else whole
     found = [rest, *(match.strip() for match in _FENCED.findall(rest))]
-    for opening, closing in (("{", "}"), ("[", "]")):
-        begin, end = rest.find(opening), rest.rfind(closing)
-        if 0 <= begin < end:
-            found.append(rest[begin : end + 1])
+    # The one that opens first holds the other.
+    bounds = sorted((rest.find(opening), rest.rfind(closing)) for opening, closing in ("{}", "[]"))
+    found += [rest[begin : end + 1] for begin, end in bounds if 0 <= begin < end]
     return list(dict.fromkeys(found))
 
 
