@@ -8,7 +8,7 @@ import msgspec
 from sqlalchemy import Row
 
 from app.api.front import Front
-from app.api.schemas.common import raw
+from app.api.schemas.common import money, raw
 from app.api.schemas.tasks import NO_USAGE, ListedTask, Task, TaskError, TaskLinks, TaskSource, Usage
 from app.domain.lifecycle import TaskStatus
 from app.domain.scopes import Scope
@@ -88,7 +88,7 @@ def usage_of(summed: str | None) -> Usage:
     if summed is None:
         return NO_USAGE
     read, written, cost, prompts, unpriced, estimated = msgspec.json.decode(summed)
-    return Usage(read, written, Decimal(cost), prompts, unpriced, estimated)
+    return Usage(read, written, money(Decimal(cost)), prompts, unpriced, estimated)
 
 
 def _error(row: Row[Any]) -> TaskError | None:

@@ -9,7 +9,7 @@ from app.store import llm_calls
 from app.store.flights import Claimed
 from app.store.settlements import settle
 from tests.api.world import World
-from tests.support.work import claimed, rows
+from tests.support.work import claimed
 
 NONE = {
     "input_tokens": 0,
@@ -71,14 +71,16 @@ async def test_usage_is_in_the_task_in_lists_in_attempts_and_in_the_dead_letter(
     assert story["attempts"][0]["cost_usd"] == "0.1000003"
 
 
-async def test_a_call_in_flight_counts_as_estimated(world: World) -> None:
+async def test_a_call_in_flight_counts_as_estimated_and_money_is_plain_digits(world: World) -> None:
     await world.tenant("globex")
     headers = await world.key("globex", None, scopes=["tasks:read", "tasks:write"])
     task_id = (await world.submitted(headers))["task_id"]
     (one,) = await claimed(world.runtime, [task_id])
+    await called(world, one, "a@1", "0.000000300", finished=True)
+    tiny = (await world.client.get(f"/v1/tasks/{task_id}", headers=headers)).json()["usage"]["cost_usd"]
     await called(world, one, "a@1", None, finished=False)
 
     usage = (await world.client.get(f"/v1/tasks/{task_id}", headers=headers)).json()["usage"]
 
-    assert (usage["cost_usd"], usage["estimated_calls"], usage["unpriced_calls"]) == ("0.5", 1, 0)
-    assert len(await rows(world.runtime, "SELECT 1 FROM llm_calls WHERE task_id = :id", id=task_id)) == 1
+    assert tiny == "0.0000003"
+    assert (usage["cost_usd"], usage["estimated_calls"], usage["unpriced_calls"]) == ("0.5000003", 1, 0)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from decimal import Decimal
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -13,6 +12,7 @@ from app.api.auth import needs
 from app.api.front import front_of
 from app.api.operation import encoded, operation
 from app.api.routers.tasks import visible_task
+from app.api.schemas.common import money
 from app.api.schemas.history import Attempt, AttemptPage
 from app.api.schemas.tasks import TaskError
 from app.domain.scopes import Scope
@@ -89,5 +89,5 @@ def _usage(taken: AttemptUsage | None) -> dict[str, Any]:
         "prompt_version": taken.prompt_version if taken is not None else None,
         "input_tokens": taken.input_tokens if taken is not None else 0,
         "output_tokens": taken.output_tokens if taken is not None else 0,
-        "cost_usd": taken.cost_usd if taken is not None else Decimal(0),
+        "cost_usd": money(taken.cost_usd) if taken is not None else "0",
     }

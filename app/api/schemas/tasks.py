@@ -1,14 +1,13 @@
 """Tasks as they come in and go out."""
 
 from datetime import datetime
-from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import msgspec
 from pydantic import Field, JsonValue, StringConstraints
 
 from app.api.problems import Problem
-from app.api.schemas.common import Body, Instant, Json, Label
+from app.api.schemas.common import Body, Instant, Json, Label, Money
 from app.domain.lifecycle import TaskStatus
 
 LATER_FIELDS = frozenset({"supersede_key", "callback_url"})
@@ -82,7 +81,7 @@ class Usage(msgspec.Struct, frozen=True):
 
     input_tokens: int
     output_tokens: int
-    cost_usd: Decimal
+    cost_usd: Money
     prompt_versions: list[str]
     unpriced_calls: int = 0
     estimated_calls: int = 0
@@ -174,4 +173,4 @@ class BatchAnswer(msgspec.Struct, frozen=True):
     items: list[Any]
 
 
-NO_USAGE = Usage(0, 0, Decimal(0), [])
+NO_USAGE = Usage(0, 0, "0", [])
