@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from app.runtime import Runtime
 from workers.context import ReadInput
+from workers.journal import Journal
 from workers.llm.ledger import DatabaseLedger
 from workers.llm.llm import Llm
 
@@ -16,6 +17,7 @@ class Facilities:
     """The facilities of one process, by noun."""
 
     read_input: ReadInput
+    journal: Journal | None = None
     llm: Llm | None = None
 
     async def close(self) -> None:
@@ -27,5 +29,7 @@ class Facilities:
 def open_facilities(runtime: Runtime, *, read_input: ReadInput) -> Facilities:
     """Make the facilities of one process; nothing is connected before it is needed."""
     return Facilities(
-        read_input=read_input, llm=Llm(runtime.settings.llm, DatabaseLedger(runtime.database, runtime.metrics))
+        read_input=read_input,
+        journal=Journal(runtime),
+        llm=Llm(runtime.settings.llm, DatabaseLedger(runtime.database, runtime.metrics)),
     )

@@ -41,6 +41,8 @@ gone AS (
 ),
 history AS (DELETE FROM attempts a USING gone g WHERE a.task_id = g.task_id),
 told AS (DELETE FROM events e USING gone g WHERE e.task_id = g.task_id),
+journal AS (DELETE FROM steps s USING gone g WHERE s.task_id = g.task_id),
+states AS (DELETE FROM checkpoints c USING gone g WHERE c.task_id = g.task_id),
 answers AS (
     UPDATE llm_calls c SET response = NULL FROM gone g WHERE c.task_id = g.task_id AND c.response IS NOT NULL
 )

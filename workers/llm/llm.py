@@ -3,9 +3,8 @@
 Every call is a step by itself: what was answered once is returned on a later run of the task without a call.
 """
 
-import asyncio
 import ssl
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 import httpx
@@ -14,6 +13,7 @@ from app.domain.errors import Snoozed
 from app.domain.llm import Answer, LlmFailure
 from app.llm_settings import LlmSettings
 from workers.attempt import Attempt
+from workers.bridge import Bridge
 from workers.llm.calls import Calls, Order, Turn
 from workers.llm.ledger import Ledger
 from workers.llm.limits import Dependencies
@@ -230,9 +230,9 @@ class TaskLlm:
 class BlockingLlm:
     """The same for plain `def` handlers: its calls block the handler's thread."""
 
-    def __init__(self, llm: TaskLlm, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, llm: TaskLlm, bridge: Bridge) -> None:
         self._llm = llm
-        self._loop = loop
+        self._bridge = bridge
 
     @overload
     def complete(self, prompt: str, *, returns: type[T], **options: Any) -> T: ...
@@ -242,14 +242,11 @@ class BlockingLlm:
 
     def complete(self, prompt: str, *, returns: Any = None, **options: Any) -> Any:
         """Have a model complete a prompt file; see TaskLlm."""
-        return self._wait(self._llm.complete(prompt, returns=returns, **options))
+        return self._bridge.run(lambda _: self._llm.complete(prompt, returns=returns, **options))
 
     def chat(self, messages: Sequence[Message | Mapping[str, Any]], **options: Any) -> Answer:
         """Have a model say what comes next in a conversation; see TaskLlm."""
-        return self._wait(self._llm.chat(messages, **options))
-
-    def _wait(self, call: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(call, self._loop).result()
+        return self._bridge.run(lambda _: self._llm.chat(messages, **options))
 
 
 def _first(*values: Any) -> Any:
