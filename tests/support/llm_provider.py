@@ -45,6 +45,8 @@ class Say:
     silent_seconds: float = 0.0
     drip_seconds: float = 0.0
     cut_after: int | None = None
+    linger_seconds: float = 0.0
+    """How long a stream stays open after its last event."""
     usage: bool = True
     usage_in: str = "last"
     """Where a stream tells its usage: `last` (with the finish) or `empty` (a chunk of its own, without choices)."""
@@ -174,6 +176,8 @@ class FakeProvider:
                 await asyncio.sleep(say.drip_seconds)
                 if writer.transport.is_closing():
                     raise ConnectionResetError
+        if say.linger_seconds:
+            await asyncio.sleep(say.linger_seconds)
 
 
 def words_of(body: Mapping[str, Any]) -> int:

@@ -1,8 +1,9 @@
 """One request to a provider over HTTP: bounded in time and size, read whole or as a stream, nothing of it logged."""
 
 import asyncio
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -17,6 +18,7 @@ from workers.llm.errors import failure_of
 from workers.llm.providers.base import Provider, Reply, ReplyStream
 from workers.llm.streaming import EventReader
 
+_DRAIN_SECONDS = 0.1
 _MOST_ERROR_BYTES = 64 * 1024
 
 
@@ -151,10 +153,14 @@ async def _read_whole(name: str, provider: Provider, response: httpx.Response, m
 async def _read_events(name: str, provider: Provider, response: httpx.Response, most: int, heard: Heard) -> Reply:
     stream = heard.stream = provider.stream()
     events, size = EventReader(), 0
-    async for chunk in response.aiter_bytes():
+    chunks = response.aiter_bytes()
+    async for chunk in chunks:
         size += len(chunk)
         for event, data in events.feed(chunk):
             stream.feed(event, data)
+        if stream.over:
+            await _drain(chunks)
+            return stream.reply()
         # The frame of an event is many times as long as the few characters in it.
         if stream.size > most or size > 64 * most or events.pending > 2 * most:
             raise _too_large(name, most)
@@ -163,6 +169,14 @@ async def _read_events(name: str, provider: Provider, response: httpx.Response, 
     if not stream.done:
         raise LlmFailure("connection", f"the stream of {name} ended before the answer did")
     return stream.reply()
+
+
+async def _drain(chunks: AsyncIterator[bytes]) -> None:
+    """Read to the end of the body, so that the connection can be used again; but wait for no end that does not come."""
+    with contextlib.suppress(TimeoutError, httpx.HTTPError):
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            async for _ in chunks:
+                pass
 
 
 def _too_large(name: str, most: int) -> LlmFailure:

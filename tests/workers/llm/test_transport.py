@@ -147,6 +147,16 @@ async def test_a_stream_that_drips_ends_at_the_deadline(world: LlmWorld) -> None
     assert failure.error_type == "timeout" and "within 0.4 seconds" in failure.message
 
 
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+async def test_a_stream_that_stays_open_after_its_end_is_not_waited_for(world: LlmWorld, kind: str) -> None:
+    world.provider.say = Say(text="a b c", linger_seconds=30)
+    ctx = await world.context(world.llm(providers={"fake": world.provider.settings(kind, deadline_seconds=15)}))
+
+    answer = await ctx.llm.chat(ASKED, stream=True)
+
+    assert (answer.text, answer.estimated) == ("a b c", False)
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 async def test_five_megabytes_are_cut_off(world: LlmWorld, stream: bool, kind: str) -> None:

@@ -105,6 +105,7 @@ class AnthropicStream:
         self._told = False
         self._model: str | None = None
         self.done = False
+        self.over = False
         self.size = 0
 
     def feed(self, event: str, data: str) -> None:
@@ -146,7 +147,7 @@ class AnthropicStream:
                 self._told = self._told or "output_tokens" in grown
                 self._usage.update(grown)
             case "message_stop":
-                self.done = True
+                self.done = self.over = True
 
     def reply(self) -> Reply:
         """Give what has come so far; the usage only once its end was told."""

@@ -28,7 +28,9 @@ class ReplyStream(Protocol):
     """Puts a reply together from events; what has come is there at any moment, also after a failure."""
 
     done: bool
-    """Whether the provider has said that this was all."""
+    """Whether the provider has said that the answer is complete; its usage may still come."""
+    over: bool
+    """Whether the provider has said that nothing more comes at all."""
     size: int
     """How many characters of the answer have come."""
 

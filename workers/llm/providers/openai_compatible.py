@@ -106,12 +106,13 @@ class OpenAiStream:
         self._tokens: Tokens | None = None
         self._model: str | None = None
         self.done = False
+        self.over = False
         self.size = 0
 
     def feed(self, event: str, data: str) -> None:
         """Take one chunk in. Raises LlmFailure for an error in the stream, or for what is no chunk."""
         if data.strip() == "[DONE]":
-            self.done = True
+            self.done = self.over = True
             return
         try:
             chunk = json.loads(data)
