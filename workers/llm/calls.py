@@ -19,7 +19,7 @@ from app.store.llm_calls import Finish, Intent, Past
 from app.telemetry.logs import event
 from workers.attempt import Attempt
 from workers.llm.ledger import Errands, Ledger
-from workers.llm.limits import SPEAK_OF_THE_DEPENDENCY, Dependencies, passage
+from workers.llm.limits import SPEAK_OF_THE_DEPENDENCY, Budgets, Dependencies, passage
 from workers.llm.messages import ChatRequest
 from workers.llm.pricing import price_of, warm
 from workers.llm.providers.base import Reply
@@ -73,6 +73,7 @@ class Calls:
         self._expected: dict[tuple[str, str, str], float] = {}
         self.errands = Errands()
         self.dependencies: Dependencies | None = None
+        self.budgets: Budgets | None = None
 
     async def make(self, owner: Attempt, endpoint: Endpoint, model: str, order: Order) -> Turn:
         """Make a call, or give what an earlier run got for it.
@@ -143,6 +144,9 @@ class Calls:
     async def _asked(
         self, owner: Attempt, endpoint: Endpoint, intent: Intent, body: dict[str, Any], heard: Heard
     ) -> Reply:
+        if self.budgets is not None:
+            # The estimate of this very call is in the ledger by now, and goes out of it again where it is refused.
+            await self.budgets.admit(owner)
         expected = intent.input_tokens + intent.output_tokens
         async with passage(self.dependencies, endpoint.settings.dependency, owner, expected) as let:
             try:

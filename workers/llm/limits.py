@@ -1,7 +1,8 @@
-"""The seam to the limits of dependencies: who lets a call through, and hears what it took."""
+"""The seams to limits and budgets: who lets a call through, and hears what it took."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from decimal import Decimal
 from typing import Protocol
 
 from workers.attempt import Attempt
@@ -32,6 +33,13 @@ class Dependencies(Protocol):
 
         Leaving may raise Snoozed in place of a failure that tells nothing new of a dependency that is down.
         """
+
+
+class Budgets(Protocol):
+    """What a tenant and a type may still spend."""
+
+    async def admit(self, owner: Attempt, *, cost_usd: Decimal = Decimal(0), tokens: int = 0) -> None:
+        """Let a call through. Raises Snoozed when a budget would be passed."""
 
 
 class _Free:

@@ -16,7 +16,7 @@ from workers.attempt import Attempt
 from workers.bridge import Bridge
 from workers.llm.calls import Calls, Order, Turn
 from workers.llm.ledger import Ledger
-from workers.llm.limits import Dependencies
+from workers.llm.limits import Budgets, Dependencies
 from workers.llm.messages import ChatRequest, Message, Tool, messages_of
 from workers.llm.prompts import Prompts
 from workers.llm.providers import provider_of
@@ -31,9 +31,17 @@ _MOST_SHAPES = 500
 class Llm:
     """The models that one process reaches; nothing is connected before the first call."""
 
-    def __init__(self, settings: LlmSettings, ledger: Ledger, *, dependencies: Dependencies | None = None) -> None:
+    def __init__(
+        self,
+        settings: LlmSettings,
+        ledger: Ledger,
+        *,
+        dependencies: Dependencies | None = None,
+        budgets: Budgets | None = None,
+    ) -> None:
         self._settings = settings
         self._dependencies = dependencies
+        self._budgets = budgets
         self._ledger = ledger
         self._endpoints = {
             name: Endpoint(name, one, provider_of(name, one)) for name, one in settings.providers.items()
@@ -59,6 +67,7 @@ class Llm:
                 max_prompt_bytes=self._settings.max_prompt_bytes,
             )
             self._calls.dependencies = self._dependencies
+            self._calls.budgets = self._budgets
         return self._calls
 
     def targets(self, provider: str | None, model: str | None) -> list[tuple[Endpoint, str]]:

@@ -22,7 +22,7 @@ from workers.attempt import Attempt
 from workers.context import TaskContext
 from workers.facilities import Facilities
 from workers.llm.ledger import DatabaseLedger
-from workers.llm.limits import Dependencies
+from workers.llm.limits import Budgets, Dependencies
 from workers.llm.llm import Llm
 
 
@@ -40,6 +40,7 @@ class LlmWorld:
         *,
         providers: Mapping[str, ProviderSettings] | None = None,
         dependencies: Dependencies | None = None,
+        budgets: Budgets | None = None,
         **settings: Any,
     ) -> Llm:
         """Open the models of one process."""
@@ -47,7 +48,7 @@ class LlmWorld:
             providers=dict(providers or {"fake": self.provider.settings()}), prompts_dir=self.prompts, **settings
         )
         ledger = DatabaseLedger(self.runtime.database, self.runtime.metrics)
-        llm = Llm(chosen, ledger, dependencies=dependencies)
+        llm = Llm(chosen, ledger, dependencies=dependencies, budgets=budgets)
         self.opened.append(llm)
         return llm
 
