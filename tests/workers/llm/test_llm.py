@@ -2,15 +2,19 @@
 
 import asyncio
 import json
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
 from pydantic import BaseModel
 
 from app.domain.errors import OwnershipLost
+from app.domain.lifecycle import Move
 from app.domain.llm import LlmFailure, StopReason
+from app.domain.outcome import Settlement
 from app.llm_settings import ModelPrice
-from app.store import llm_calls, llm_usage
+from app.store import llm_calls, llm_usage, retention
+from app.store.settlements import settle
 from despacho import Tool
 from tests.support.llm_provider import INPUT_USD, MODEL, OUTPUT_USD, PRICE, Say
 from tests.support.work import rows
@@ -332,3 +336,16 @@ async def test_without_a_provider_the_failure_says_what_to_set(world: LlmWorld) 
 
     with pytest.raises(LlmFailure, match="only: fake"):
         await ctx.llm.chat([{"role": "user", "content": "x"}], provider="nobody")
+
+
+async def test_an_answer_goes_with_its_task_and_its_cost_stays(world: LlmWorld) -> None:
+    ctx = await world.context()
+    await ctx.llm.chat([{"role": "user", "content": "x"}])
+    done = Settlement(ctx.task_id, ctx.owner.fence, Move.FINISH, "done", result="null")
+    assert await settle(world.runtime.database, [done])
+    soon = datetime.now(UTC) + timedelta(minutes=5)
+
+    window = await retention.remove_tasks(world.runtime.database, above=ctx.task_id[:-1], now=soon, days=1e-9, limit=1)
+
+    (call,) = await world.calls(ctx.task_id)
+    assert (window.removed, call["response"]) == (1, None) and call["cost_usd"] > 0
