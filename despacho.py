@@ -47,10 +47,13 @@ if TYPE_CHECKING:
     )
     from app.domain.approvals import Approval
     from app.domain.errors import DeadLetter, NotSent, Retry
+    from app.domain.llm import Answer, LlmFailure
     from workers.context import BlockingTaskContext, TaskContext
+    from workers.llm.messages import Message, Tool
 
 __all__ = [
     "NO_RETRIES",
+    "Answer",
     "ApiError",
     "Approval",
     "AsyncClient",
@@ -60,6 +63,8 @@ __all__ = [
     "DeadLetter",
     "DespachoError",
     "Handle",
+    "LlmFailure",
+    "Message",
     "NotSent",
     "Refused",
     "ResultWithheld",
@@ -74,6 +79,7 @@ __all__ = [
     "TaskHandle",
     "TaskRejected",
     "TaskSuperseded",
+    "Tool",
     "UnexpectedAnswer",
     "Unreachable",
     "Unsendable",
@@ -83,12 +89,16 @@ __all__ = [
 
 # Where the names are that are loaded when they are asked for; all others are the client's.
 _HOMES = {
+    "Answer": "app.domain.llm",
     "Approval": "app.domain.approvals",
     "BlockingTaskContext": "workers.context",
     "DeadLetter": "app.domain.errors",
+    "LlmFailure": "app.domain.llm",
+    "Message": "workers.llm.messages",
     "NotSent": "app.domain.errors",
     "Retry": "app.domain.errors",
     "TaskContext": "workers.context",
+    "Tool": "workers.llm.messages",
 }
 
 H = TypeVar("H", bound=Callable[..., Any])

@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from pydantic_settings import SettingsError as UnreadableSetting
 
+from app.llm_settings import LlmSettings
+
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -147,6 +149,9 @@ class RetentionSettings(_Group):
         365.0, gt=0, description="effects whose end is known; after that their keys can be used again"
     )
     audit_days: float = Field(730.0, gt=0)
+    llm_calls_days: float = Field(
+        730.0, gt=0, description="what each model call cost; the answers themselves go with their tasks"
+    )
     release_rounds_days: float = Field(30.0, gt=0, description="what each release put off, and why")
     batch_size: int = Field(1000, ge=10, le=10_000, description="rows removed by one statement")
     interval_seconds: Seconds = Field(60.0, description="pause between two turns of the removal")
@@ -195,6 +200,7 @@ class Settings(BaseSettings):
     journal: JournalSettings = JournalSettings()
     approvals: ApprovalSettings = ApprovalSettings()
     retention: RetentionSettings = RetentionSettings()
+    llm: LlmSettings = LlmSettings()
 
     @field_validator("task_modules", mode="before")
     @classmethod

@@ -11,6 +11,7 @@ from app.domain.errors import DeadLetter
 from workers.attempt import Attempt
 from workers.bridge import Bridge
 from workers.journal import Book
+from workers.llm.llm import BlockingLlm, TaskLlm
 
 if TYPE_CHECKING:
     from workers.facilities import Facilities
@@ -29,13 +30,14 @@ class _BoundLog(logging.LoggerAdapter[logging.Logger]):
 class TaskContext:
     """The context of one attempt, for `async def` handlers."""
 
-    __slots__ = ("_facilities", "_progress", "book", "owner")
+    __slots__ = ("_facilities", "_llm", "_progress", "book", "owner")
 
     def __init__(self, owner: Attempt, facilities: "Facilities") -> None:
         self.owner = owner
         self.book = Book(owner)
         self._facilities = facilities
         self._progress: tuple[float, str] | None = None
+        self._llm: TaskLlm | None = None
 
     @property
     def task_id(self) -> str:
@@ -74,6 +76,18 @@ class TaskContext:
             logging.getLogger("despacho.handler"),
             {"task_id": self.task_id, "attempt": self.attempt, "tenant_id": self.tenant_id},
         )
+
+    @property
+    def llm(self) -> TaskLlm:
+        """Language models: `complete` for prompt files, `chat` for conversations. Answered once, paid once."""
+        if self._llm is None:
+            self._llm = TaskLlm(self._facilities.llm, self.owner)
+        return self._llm
+
+    @property
+    def llm_spent(self) -> TaskLlm | None:
+        """What was asked of models in this attempt, or None (for the worker's log)."""
+        return self._llm
 
     async def input_bytes(self, ref: str) -> bytes:
         """Read a stored input. Raises DeadLetter (`missing_input`) when the tenant has none under `ref`."""
@@ -225,6 +239,11 @@ class BlockingTaskContext:
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger whose lines carry task_id, attempt and tenant."""
         return self._context.log
+
+    @property
+    def llm(self) -> BlockingLlm:
+        """Language models; see TaskContext."""
+        return BlockingLlm(self._context.llm, self._bridge)
 
     def input_bytes(self, ref: str) -> bytes:
         """Read a stored input; see TaskContext."""

@@ -11,6 +11,8 @@ from workers.context import ReadInput
 from workers.effect_desk import EffectDesk
 from workers.effects import Effects
 from workers.journal import Journal
+from workers.llm.ledger import DatabaseLedger
+from workers.llm.llm import Llm
 
 
 @dataclass(slots=True)
@@ -21,11 +23,14 @@ class Facilities:
     journal: Journal | None = None
     approvals: Approvals | None = None
     effects: Effects | None = None
+    llm: Llm | None = None
 
     async def close(self) -> None:
         """Give up what the facilities hold open."""
         if self.effects is not None:
             await self.effects.close()
+        if self.llm is not None:
+            await self.llm.close()
 
 
 def open_facilities(runtime: Runtime, *, read_input: ReadInput) -> Facilities:
@@ -36,4 +41,5 @@ def open_facilities(runtime: Runtime, *, read_input: ReadInput) -> Facilities:
         journal=Journal(runtime),
         approvals=approvals,
         effects=Effects(EffectDesk(runtime, approvals), close_seconds=runtime.settings.worker.cancel_grace_seconds),
+        llm=Llm(runtime.settings.llm, DatabaseLedger(runtime.database, runtime.metrics)),
     )

@@ -1,14 +1,15 @@
 """A task as the API shows it: from its row, or right after it was stored."""
 
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import msgspec
 from sqlalchemy import Row
 
 from app.api.front import Front
-from app.api.schemas.common import raw
-from app.api.schemas.tasks import NO_USAGE, ListedTask, Task, TaskError, TaskLinks, TaskSource
+from app.api.schemas.common import money, raw
+from app.api.schemas.tasks import NO_USAGE, ListedTask, Task, TaskError, TaskLinks, TaskSource, Usage
 from app.domain.lifecycle import TaskStatus
 from app.domain.scopes import Scope
 from app.services.callers import Caller
@@ -76,10 +77,18 @@ def _common(front: Front, row: Row[Any]) -> dict[str, Any]:
         "cancel_requested_at": row.cancel_requested_at,
         "progress": raw(row.progress),
         "error": _error(row),
-        "usage": NO_USAGE,
+        "usage": usage_of(row.usage),
         "metadata": raw(row.metadata),
         "links": links_of(front, row.task_id, row.traceparent),
     }
+
+
+def usage_of(summed: str | None) -> Usage:
+    """Show what the model calls of a task took, as the row of the task tells it."""
+    if summed is None:
+        return NO_USAGE
+    read, written, cost, prompts, unpriced, estimated = msgspec.json.decode(summed)
+    return Usage(read, written, money(Decimal(cost)), prompts, unpriced, estimated)
 
 
 def _error(row: Row[Any]) -> TaskError | None:

@@ -48,6 +48,19 @@ class NotSent(Exception):
         return type(self), (self.message, self.after_seconds)
 
 
+class KnownFailure(Exception):
+    """A failure that knows its own meaning: its name to group by, and whether trying again can help."""
+
+    def __init__(
+        self, error_type: str, message: str, *, retryable: bool, retry_after_seconds: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.error_type = error_type
+        self.message = message
+        self.retryable = retryable
+        self.retry_after_seconds = retry_after_seconds
+
+
 class Yielded(BaseException):
     """The handler gives its worker back; its task goes on later, from the top, and no attempt is spent."""
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from math import isfinite
 
 from app.domain.clean_text import clean_message, clean_name
-from app.domain.errors import DeadLetter, NotSent, Retry
+from app.domain.errors import DeadLetter, KnownFailure, NotSent, Retry
 from app.domain.retry_after import parse_retry_after
 
 MAXIMUM_MEMBERS = 100
@@ -148,6 +148,10 @@ def _classify_one(error: BaseException, now: datetime) -> Failure:
             return _classify_one(cause, now)
         message = clean_message(_text(_attribute(error, "message")), "nothing was sent")
         return Failure("not_sent", message, True, _seconds(error))
+    if isinstance(error, KnownFailure):
+        error_type = clean_name(_text(_attribute(error, "error_type")), name)
+        message = clean_message(_text(_attribute(error, "message")), error_type)
+        return Failure(error_type, message, bool(_attribute(error, "retryable")), _seconds(error))
     known = _by_status(error, now) or _by_name(error) or _by_errno(error)
     error_type, retryable, asked = known or (name, True, None)
     return Failure(
@@ -227,9 +231,10 @@ def _reason(one: Mapping[str, object]) -> str:
     return "is not valid" if kind in ("value_error", "assertion_error") else _text(one.get("msg"))[:200]
 
 
-def _seconds(error: Retry | NotSent) -> float | None:
+def _seconds(error: Retry | NotSent | KnownFailure) -> float | None:
     try:
-        seconds = float(error.after_seconds)  # type: ignore[arg-type]
+        asked = error.retry_after_seconds if isinstance(error, KnownFailure) else error.after_seconds
+        seconds = float(asked)  # type: ignore[arg-type]
     except BaseException:  # absent, or no number: anything may have been passed
         return None
     return seconds if isfinite(seconds) and seconds >= 0 else None

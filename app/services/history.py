@@ -18,10 +18,12 @@ from app.domain.lifecycle import WAITING, TaskStatus, is_final
 from app.domain.release import PutOff, Waiting
 from app.domain.waiting import Place, Situation, explain_waiting
 from app.services.releases import put_off_in
-from app.store import effect_lists, journal, pauses, standing, workers
+from app.store import effect_lists, journal, llm_usage, pauses, standing, workers
 from app.store import history as store
 from app.store.database import Database
+from app.store.llm_usage import AttemptUsage
 
+__all__ = ["AttemptUsage", "Entry", "Story", "compose", "read_story"]
 MOST_ATTEMPTS = 1000
 MOST_EVENTS = 1000
 MOST_KEPT = 1000
@@ -56,6 +58,8 @@ class Story:
     virtual_time: float | None
     measured: Mapping[str, Row[Any]]
     suspended: Row[Any] | None
+    spent: Mapping[int, AttemptUsage]
+    """What the model calls of each attempt took, by its fence."""
 
 
 async def read_story(database: Database, task_id: str) -> Story:
@@ -81,6 +85,7 @@ async def read_story(database: Database, task_id: str) -> Story:
             await standing.virtual_time_of(connection, task_id),
             await standing.class_figures(connection),
             await standing.suspended_of(connection, task_id),
+            await llm_usage.by_attempt(connection, task_id),
         )
 
     return await database.run(work)

@@ -178,7 +178,10 @@ history AS (DELETE FROM attempts a USING removed r WHERE a.task_id = r.task_id),
 asked AS (DELETE FROM approvals a USING removed r WHERE a.task_id = r.task_id),
 told AS (DELETE FROM events e USING removed r WHERE e.task_id = r.task_id),
 journal AS (DELETE FROM steps s USING removed r WHERE s.task_id = r.task_id),
-states AS (DELETE FROM checkpoints c USING removed r WHERE c.task_id = r.task_id)
+states AS (DELETE FROM checkpoints c USING removed r WHERE c.task_id = r.task_id),
+answers AS (
+    UPDATE llm_calls c SET response = NULL FROM removed r WHERE c.task_id = r.task_id AND c.response IS NOT NULL
+)
 SELECT dead_letter_id FROM gone
 """)
 

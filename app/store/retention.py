@@ -43,7 +43,10 @@ history AS (DELETE FROM attempts a USING gone g WHERE a.task_id = g.task_id),
 asked AS (DELETE FROM approvals a USING gone g WHERE a.task_id = g.task_id),
 told AS (DELETE FROM events e USING gone g WHERE e.task_id = g.task_id),
 journal AS (DELETE FROM steps s USING gone g WHERE s.task_id = g.task_id),
-states AS (DELETE FROM checkpoints c USING gone g WHERE c.task_id = g.task_id)
+states AS (DELETE FROM checkpoints c USING gone g WHERE c.task_id = g.task_id),
+answers AS (
+    UPDATE llm_calls c SET response = NULL FROM gone g WHERE c.task_id = g.task_id AND c.response IS NOT NULL
+)
 SELECT (SELECT max(task_id) FROM seen) AS last, (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM gone) AS removed
 """)
 
@@ -136,6 +139,20 @@ async def remove_effects(connection: AsyncConnection, *, now: datetime, days: fl
 async def remove_old(connection: AsyncConnection, what: str, *, days: float, limit: int) -> int:
     """Remove up to `limit` rows of `inputs`, `idempotency_keys`, `release_rounds` or `bulk_actions`."""
     return (await connection.execute(_OTHERS[what], {"days": days, "limit": limit})).rowcount
+
+
+_LLM_CALLS = text(f"""
+WITH old AS MATERIALIZED (
+    SELECT call_id FROM llm_calls WHERE call_id < :below AND started_at < {_BEFORE} ORDER BY call_id LIMIT :limit
+)
+DELETE FROM llm_calls c USING old o WHERE c.call_id = o.call_id
+""")
+
+
+async def remove_llm_calls(connection: AsyncConnection, *, now: datetime, days: float, limit: int) -> int:
+    """Remove up to `limit` model calls that are older than `days`; their answers went with their tasks."""
+    below = least_at("call", now - timedelta(days=days))
+    return (await connection.execute(_LLM_CALLS, {"below": below, "days": days, "limit": limit})).rowcount
 
 
 async def remove_audit(connection: AsyncConnection, *, now: datetime, days: float, limit: int) -> int:

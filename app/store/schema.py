@@ -12,6 +12,7 @@
     checkpoints  the last state that a handler saved of itself; gone with the task.
     effects    what tasks did outside, one row per tenant and key; outlives its task.
     effect_calls  calls whose outcome is not known yet; a row lives from reservation to confirmation.
+    llm_calls  one row per model call: its intent, what it cost, and the answer that a later run gets back unpaid.
     events     the irregular part of the history; the regular part is derived from tasks, attempts and release_rounds.
 
 Times are the database's `clock_timestamp()`; ids are text in the "C" collation, time-ordered, minted by the server.
@@ -522,4 +523,53 @@ class_figures = sa.Table(
     _name("priority_class", primary_key=True),
     _when("at", nullable=False),
     sa.Column("figures", sa.Text, nullable=False),
+)
+
+# One row per model call: intent, ledger and journal in one. What the call is (its key) never changes; what it cost is
+# an estimate until the answer is known, so that no sum ever forgets a call. No index covers what changes.
+llm_calls = sa.Table(
+    "llm_calls",
+    metadata,
+    _name("call_id", primary_key=True),
+    _name("task_id"),
+    _name("tenant_id"),
+    _name("task_type"),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("fence", sa.BigInteger, nullable=False),
+    _name("step"),
+    _name("prompt_version", nullable=True),
+    _name("fingerprint"),
+    sa.Column("ordinal", sa.Integer, nullable=False),
+    sa.Column("turn", sa.Integer, nullable=False),
+    _name("provider"),
+    _name("model_asked"),
+    _name("model_answered", nullable=True),
+    sa.Column("streamed", sa.Boolean, nullable=False),
+    _name("outcome"),
+    _name("stop_reason", nullable=True),
+    sa.Column("input_tokens", sa.BigInteger, nullable=False),
+    sa.Column("output_tokens", sa.BigInteger, nullable=False),
+    sa.Column("cached_tokens", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("cache_write_tokens", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("reasoning_tokens", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("cost_usd", sa.Numeric),
+    sa.Column("price_date", sa.Date),
+    _name("price_source", nullable=True),
+    sa.Column("estimated", sa.Boolean, nullable=False),
+    _when("started_at", nullable=False),
+    _when("finished_at"),
+    sa.Column("seconds", sa.Double),
+    sa.Column("response", sa.Text),
+    sa.Index("ix_llm_calls_task_id", "task_id"),
+    sa.Index("ix_llm_calls_task_type_call_id", "task_type", "call_id"),
+    postgresql_with={"fillfactor": "70", "autovacuum_vacuum_scale_factor": "0.05"},
+)
+
+prompt_versions = sa.Table(
+    "prompt_versions",
+    metadata,
+    _name("name", primary_key=True),
+    sa.Column("version", sa.Integer, primary_key=True, autoincrement=False),
+    _name("sha256"),
+    _when("first_used_at", nullable=False),
 )

@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain.lifecycle import TaskStatus
 from app.store.filters import TaskFilter, task_conditions
+from app.store.llm_usage import USAGE
 from app.store.schema import dead_letters, delayed, flights, ready, suspended, tasks
 from app.store.tasks import TASK_COLUMNS
 
@@ -28,7 +29,7 @@ async def list_tasks(
     connection: AsyncConnection, which: TaskFilter, *, before: str | None, limit: int, with_result: bool
 ) -> Sequence[Row[Any]]:
     """Read tasks, newest first, beginning below the id `before`."""
-    columns = [*_COLUMNS, *([tasks.c.result] if with_result else [])]
+    columns = [*_COLUMNS, sa.literal_column(USAGE).label("usage"), *([tasks.c.result] if with_result else [])]
     query = sa.select(*columns).where(*task_conditions(which)).order_by(tasks.c.task_id.desc()).limit(limit)
     if before is not None:
         query = query.where(tasks.c.task_id < before)

@@ -11,6 +11,7 @@ from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain.lifecycle import FINAL, Move, sources, target
+from app.store.llm_usage import USAGE
 
 
 def move_sql(move: Move, rows: str, also: str = "") -> str:
@@ -32,7 +33,7 @@ TASK_COLUMNS = (
 )
 
 _GET = text(
-    f"SELECT {TASK_COLUMNS}, result, input, facts, crashes FROM tasks WHERE task_id = ANY(CAST(:ids AS text[]))"
+    f"SELECT {TASK_COLUMNS}, result, input, facts, crashes, {USAGE} AS usage FROM tasks WHERE task_id = ANY(CAST(:ids AS text[]))"
 )
 
 

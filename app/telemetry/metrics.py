@@ -4,6 +4,7 @@ Labels come from small closed sets or are bounded (`labels.py`); there is never 
 an error in one. Nothing here is global: each `Metrics` has a registry of its own.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from platform import python_version
@@ -20,6 +21,9 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _LONG = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0)
+_CALL = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+_MODEL = re.compile(r"[A-Za-z0-9_.:/@+-]{1,80}")
+_TOKENS = ("input", "output", "cached", "cache_write", "reasoning")
 _ATTEMPTS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20)
 _SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
@@ -57,11 +61,14 @@ class Metrics:
         self._class = BoundedLabel(32)
         self._type = BoundedLabel(100)
         self._error = BoundedLabel(50)
-        self._outcome = BoundedLabel(20)
         self._effect = BoundedLabel(50)
+        self._outcome = BoundedLabel(50)
         self._reason = BoundedLabel(100)
         self._name = BoundedLabel(50)
         self._route = BoundedLabel(200, ROUTE)
+        self._provider = BoundedLabel(20)
+        self._model = BoundedLabel(50, _MODEL)
+        self._token_kind = FixedLabel(_TOKENS)
         self._status = FixedLabel(TaskStatus)
         self._method = FixedLabel(_METHODS)
 
@@ -117,6 +124,11 @@ class Metrics:
         self._effects = count("effects", "What became of effects that handlers asked for.", "effect_type", "outcome")
         self._in_doubt = gauge("effects_in_doubt", "Effects that a person must resolve.", "effect_type")
         self._overdue = gauge("effect_calls_overdue", "Calls whose deadline is over and whose end is not known.")
+        call = ("provider", "model", "type")
+        self._llm_calls = count("llm_calls", "Model calls by what became of them.", *call, "outcome")
+        self._llm_tokens = count("llm_tokens", "Tokens of model calls, estimates included.", *call, "kind")
+        self._llm_cost = count("llm_cost_usd", "Cost of model calls with a known price.", *call)
+        self._llm_seconds = histogram("llm_seconds", "Time a model call took.", _CALL, *call)
 
         self._requests = count("http_requests", "Requests answered.", "route", "method", "status_class")
         self._request_seconds = histogram("http_request_seconds", "Time to answer.", _FAST, "route", "method")
@@ -314,6 +326,24 @@ class Metrics:
     def build(self, version: str, role: str) -> None:
         """Say which version runs here, in which role."""
         self._build.replace({(self._name(version), self._name(role), python_version()): 1.0})
+
+    # What model calls take.
+    def llm_call(self, provider: str, model: str, type_: str, outcome: str, seconds: float | None) -> None:
+        """Count one model call that ended; `seconds` is None where nobody saw its end."""
+        call = (self._provider(provider), self._model(model), self._type(type_))
+        self._llm_calls.add((*call, self._outcome(outcome)))
+        if seconds is not None:
+            self._llm_seconds.observe(call, [seconds])
+
+    def llm_tokens(self, provider: str, model: str, type_: str, tokens: Mapping[str, int]) -> None:
+        """Count the tokens of a call by kind; `cached` and `cache_write` are in `input`, `reasoning` in `output`."""
+        call = (self._provider(provider), self._model(model), self._type(type_))
+        for kind, number in tokens.items():
+            self._llm_tokens.add((*call, self._token_kind(kind)), number)
+
+    def llm_cost(self, provider: str, model: str, type_: str, cost_usd: float) -> None:
+        """Add up the cost of a call whose price is known."""
+        self._llm_cost.add((self._provider(provider), self._model(model), self._type(type_)), cost_usd)
 
     # What the process itself does.
     def http_request(self, route: str, method: str, status: int, seconds: float) -> None:

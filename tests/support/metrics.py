@@ -100,6 +100,9 @@ def everything_happens(metrics: Metrics) -> None:
     metrics.database_retried("deadlock")
     metrics.loop_lag(0.001)
     metrics.batch_flushed("submit", 40)
+    metrics.llm_call("openai", "gpt-4o-mini", "classify_document", "answered", 1.5)
+    metrics.llm_tokens("openai", "gpt-4o-mini", "classify_document", {"input": 900, "output": 34})
+    metrics.llm_cost("openai", "gpt-4o-mini", "classify_document", 0.0012)
     metrics.render()
 
 

@@ -7,6 +7,7 @@ handler that holds waits until the file `go` is there.
 import asyncio
 import gc
 import os
+import signal
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -458,6 +459,43 @@ def leaves_a_child(ctx: BlockingTaskContext, task: At) -> None:
             time.sleep(_LOOK_SECONDS)
         os._exit(0)
     os._exit(3)
+
+
+ASKED = "tell me about {n}"
+
+
+async def _asked(ctx: TaskContext, task: At) -> dict[str, Any]:
+    _started(ctx, task)
+    asked = [{"role": "user", "content": ASKED.format(n=task.n)}]
+    first = await ctx.llm.chat(asked)
+    if task.kind == "fails" and ctx.attempt == 1:
+        raise Retry(0.05, "after the first answer")
+    if task.kind == "dies" and ctx.attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    second = await ctx.llm.chat([*asked, {"role": "assistant", "content": first.text}], stream=True)
+    return {"answers": [first.text, second.text], "replayed": [first.replayed, second.replayed], "pid": os.getpid()}
+
+
+@task_type("models", timeout_seconds=30, **_FAST)  # type: ignore[arg-type]
+async def models(ctx: TaskContext, task: At) -> dict[str, Any]:
+    """Ask a model twice; by `kind`, the first attempt fails or takes its process along in between."""
+    return await _asked(ctx, task)
+
+
+@task_type("models_thread", timeout_seconds=30, **_FAST)  # type: ignore[arg-type]
+def models_thread(ctx: BlockingTaskContext, task: At) -> dict[str, Any]:
+    """Ask a model from a thread; the first attempt fails after the answer."""
+    _started(ctx, task)
+    answer = ctx.llm.chat([{"role": "user", "content": ASKED.format(n=task.n)}])
+    if ctx.attempt == 1:
+        raise Retry(0.05, "after the answer")
+    return {"answers": [answer.text], "replayed": [answer.replayed]}
+
+
+@task_type("models_process", timeout_seconds=30, executor="process", **_FAST)  # type: ignore[arg-type]
+def models_process(ctx: BlockingTaskContext, task: At) -> dict[str, Any]:
+    """Ask a model from a process of its own; the first attempt fails after the answer."""
+    return models_thread(ctx, task)
 
 
 @task_type("journey", timeout_seconds=60, max_attempts=4, **_FAST)  # type: ignore[arg-type]

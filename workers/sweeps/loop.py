@@ -11,7 +11,19 @@ from functools import partial
 from app.runtime import Runtime
 from app.store.database import is_transient
 from app.telemetry.logs import event
-from workers.sweeps import approvals, bulk, effects, expiry, figures, republish, rescuer, retention, schedules, vacuum
+from workers.sweeps import (
+    approvals,
+    bulk,
+    effects,
+    expiry,
+    figures,
+    llm_calls,
+    republish,
+    rescuer,
+    retention,
+    schedules,
+    vacuum,
+)
 
 log = logging.getLogger("despacho.sweeps")
 
@@ -43,6 +55,7 @@ def sweeps_of(runtime: Runtime) -> tuple[Sweep, ...]:
         Sweep("effects", effects.run_once, effects.INTERVAL_SECONDS, most_share=0.1),
         Sweep("republish", republish.run_once, republish.INTERVAL_SECONDS),
         Sweep("figures", figures.run_once, figures.INTERVAL_SECONDS, most_share=0.05),
+        Sweep("llm_calls", partial(llm_calls.run_once, cursor=llm_calls.Cursor()), llm_calls.INTERVAL_SECONDS),
         Sweep("vacuum", vacuum.run_once, vacuum.INTERVAL_SECONDS, most_share=0.05),
         Sweep("retention", partial(retention.run_once, cursor=retention.Cursor()), every_seconds),
     )

@@ -83,6 +83,9 @@ async def _others(runtime: Runtime, settings: RetentionSettings) -> int:
         removed += await retention.remove_effects(
             connection, now=now, days=settings.effects_days, limit=settings.batch_size
         )
+        removed += await retention.remove_llm_calls(
+            connection, now=now, days=settings.llm_calls_days, limit=settings.batch_size
+        )
         removed += await pauses.forget_over(connection)
         await approvals.withdraw(connection, settings.batch_size)
         await workers.forget_dead(connection)

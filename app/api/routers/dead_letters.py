@@ -152,7 +152,7 @@ async def read_story(request: Request, id: str, caller: Reader) -> Response:
     story = await dead_letters.story(front.runtime, caller, check_id(id, "task", "dead"))
     attempts, effects, events = [], [], []
     if story.task is not None and story.history is not None:
-        attempts = [ended_attempt(row) for row in story.history.attempts][::-1]
+        attempts = [ended_attempt(row, story.history.spent) for row in story.history.attempts][::-1]
         effects = [effect_of(row) for row in story.history.effects][::-1]
         history = compose(story.task, story.history)
         events = [Event(one.at, one.kind, one.reason, one.actor, raw(one.detail)) for one in history]

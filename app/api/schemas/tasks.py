@@ -1,14 +1,13 @@
 """Tasks as they come in and go out."""
 
 from datetime import datetime
-from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import msgspec
 from pydantic import Field, JsonValue, StringConstraints
 
 from app.api.problems import Problem
-from app.api.schemas.common import Body, Instant, Json, Label
+from app.api.schemas.common import Body, Instant, Json, Label, Money
 from app.domain.lifecycle import TaskStatus
 
 LATER_FIELDS = frozenset({"supersede_key", "callback_url"})
@@ -74,12 +73,18 @@ class TaskError(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What the task's model calls took. Money is in USD."""
+    """What the task's model calls took, failed ones included. Money is in USD.
+
+    `unpriced_calls` have no known price and are not in `cost_usd`; of `estimated_calls` the provider told no usage (or
+    has not yet): theirs is an estimate.
+    """
 
     input_tokens: int
     output_tokens: int
-    cost_usd: Decimal
+    cost_usd: Money
     prompt_versions: list[str]
+    unpriced_calls: int = 0
+    estimated_calls: int = 0
 
 
 class TaskLinks(msgspec.Struct, frozen=True):
@@ -168,4 +173,4 @@ class BatchAnswer(msgspec.Struct, frozen=True):
     items: list[Any]
 
 
-NO_USAGE = Usage(0, 0, Decimal(0), [])
+NO_USAGE = Usage(0, 0, "0", [])
