@@ -140,6 +140,17 @@ class OutboundSettings(_Group):
         return value
 
 
+class JournalSettings(_Group):
+    """How much one task may keep of its steps and its state."""
+
+    max_step_bytes: int = Field(1024 * 1024, ge=1024, description="a larger result of one step is a failure")
+    max_steps: int = Field(1000, ge=1, le=10_000, description="steps that one task may keep")
+    max_task_bytes: int = Field(
+        32 * 1024 * 1024, ge=1024, le=1024**3, description="what the steps of one task may have together"
+    )
+    max_checkpoint_bytes: int = Field(1024 * 1024, ge=1024, description="a larger state is a failure")
+
+
 class RetentionSettings(_Group):
     """How long what has ended is kept, and how its removal is paced."""
 
@@ -197,6 +208,7 @@ class Settings(BaseSettings):
     dispatcher: DispatcherSettings = DispatcherSettings()
     worker: WorkerSettings = WorkerSettings()
     outbound: OutboundSettings = OutboundSettings()
+    journal: JournalSettings = JournalSettings()
     retention: RetentionSettings = RetentionSettings()
 
     @field_validator("task_modules", mode="before")

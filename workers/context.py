@@ -3,13 +3,17 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
+from json import loads
 from typing import TYPE_CHECKING, Any
 
 from app.domain.errors import DeadLetter
 from workers.attempt import Attempt
+from workers.bridge import Bridge
+from workers.journal import Book
 
 if TYPE_CHECKING:
     from workers.facilities import Facilities
+    from workers.journal import Journal
 
 ReadInput = Callable[[str, str], Awaitable[tuple[bytes, str]]]
 """(tenant_id, input_ref) → (content, content type). Raises DeadLetter('missing_input') where there is none."""
@@ -24,10 +28,11 @@ class _BoundLog(logging.LoggerAdapter[logging.Logger]):
 class TaskContext:
     """The context of one attempt, for `async def` handlers."""
 
-    __slots__ = ("_facilities", "_progress", "owner")
+    __slots__ = ("_facilities", "_progress", "book", "owner")
 
     def __init__(self, owner: Attempt, facilities: "Facilities") -> None:
         self.owner = owner
+        self.book = Book(owner)
         self._facilities = facilities
         self._progress: tuple[float, str] | None = None
 
@@ -78,6 +83,48 @@ class TaskContext:
         """Read a stored input as text. Raises DeadLetter: `missing_input`; `corrupted_input` when not UTF-8."""
         return as_text(await self.input_bytes(ref))
 
+    async def step(self, name: str, call: Callable[..., Any], *arguments: Any, returns: Any = None) -> Any:
+        """Do something once: give what `call(*arguments)` returned, in this run or in an earlier one of the task.
+
+        The result is kept under the name and the arguments, and only then returned; a run that finds it does not call.
+        The same name with other arguments is another step; the same arguments again give the kept result, so that what
+        is meant to happen several times needs names, or an argument, that tell the times apart. What is raised by the
+        call, and a call that gives the worker back, keeps nothing.
+
+        `call` is a coroutine function, or a plain one, which runs in a thread. Arguments are JSON, models or bytes. The
+        result is JSON (models and dataclasses are written as such) and comes back as JSON in the first run, too: tuples
+        as lists, models as dicts. With `returns`, a type that pydantic knows, it comes back as that type, in every run.
+
+        Raises DeadLetter: `invalid_step` (name or arguments), `invalid_step_result`, `step_too_large`,
+        `too_many_steps`, `journal_full`. An attempt that no longer owns its task ends here.
+        """
+        return await self._journal.step(self.book, name, call, arguments, returns)
+
+    async def checkpoint(self, state: Any) -> None:
+        """Save the handler's own state, in place of the one before; returns when it is committed.
+
+        The next run of the task finds it in `state`. Raises DeadLetter: `invalid_checkpoint`, `checkpoint_too_large`.
+        An attempt that no longer owns its task ends here.
+        """
+        await self._journal.checkpoint(self.book, state)
+        # Here an attempt can be given up in good order: all that its next run needs is committed.
+
+    @property
+    def state(self) -> Any:
+        """The state of the last checkpoint, of this run or of an earlier one; None before the first."""
+        return None if self.book.state is None else loads(self.book.state)
+
+    async def load(self) -> None:
+        """Read what earlier runs left (for the worker, before the handler starts)."""
+        if self._facilities.journal is not None:
+            await self._facilities.journal.load(self.book)
+
+    @property
+    def _journal(self) -> "Journal":
+        if self._facilities.journal is None:
+            raise RuntimeError("this context was made without a journal")
+        return self._facilities.journal
+
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far the task is (0 to 1); written with the next heartbeat, and only while this attempt owns it."""
         if not 0.0 <= fraction <= 1.0:
@@ -93,11 +140,11 @@ class TaskContext:
 class BlockingTaskContext:
     """The same context for plain `def` handlers: its calls block the handler's thread, never the worker's loop."""
 
-    __slots__ = ("_context", "_loop")
+    __slots__ = ("_bridge", "_context")
 
     def __init__(self, context: TaskContext, loop: asyncio.AbstractEventLoop) -> None:
         self._context = context
-        self._loop = loop
+        self._bridge = Bridge(loop)
 
     @property
     def task_id(self) -> str:
@@ -131,11 +178,24 @@ class BlockingTaskContext:
 
     def input_bytes(self, ref: str) -> bytes:
         """Read a stored input; see TaskContext."""
-        return asyncio.run_coroutine_threadsafe(self._context.input_bytes(ref), self._loop).result()
+        return self._bridge.run(lambda _: self._context.input_bytes(ref))
 
     def input_text(self, ref: str) -> str:
         """Read a stored input as text; see TaskContext."""
         return as_text(self.input_bytes(ref))
+
+    def step(self, name: str, call: Callable[..., Any], *arguments: Any, returns: Any = None) -> Any:
+        """Do something once; see TaskContext. A plain `call` runs in the handler's thread and may use the context."""
+        return self._bridge.run(lambda here: self._context.step(name, here(call), *arguments, returns=returns))
+
+    def checkpoint(self, state: Any) -> None:
+        """Save the handler's own state; see TaskContext."""
+        self._bridge.run(lambda _: self._context.checkpoint(state))
+
+    @property
+    def state(self) -> Any:
+        """The state of the last checkpoint; see TaskContext."""
+        return self._context.state
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far the task is; see TaskContext."""

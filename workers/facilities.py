@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from app.runtime import Runtime
 from workers.context import ReadInput
+from workers.journal import Journal
 
 
 @dataclass(slots=True)
@@ -14,6 +15,7 @@ class Facilities:
     """The facilities of one process, by noun."""
 
     read_input: ReadInput
+    journal: Journal | None = None
 
     async def close(self) -> None:
         """Give up what the facilities hold open."""
@@ -21,4 +23,4 @@ class Facilities:
 
 def open_facilities(runtime: Runtime, *, read_input: ReadInput) -> Facilities:
     """Make the facilities of one process; nothing is connected before it is needed."""
-    return Facilities(read_input=read_input)
+    return Facilities(read_input=read_input, journal=Journal(runtime))

@@ -68,6 +68,8 @@ _BY_NAME: Mapping[tuple[str, str], tuple[str, bool]] = {
     ("asyncpg", "TransactionRollbackError"): ("database_unavailable", True),
     ("asyncpg", "InterfaceError"): ("database_unavailable", True),
     ("asyncpg", "InvalidCachedStatementError"): ("database_unavailable", True),
+    ("app", "DatabaseUnavailable"): ("database_unavailable", True),
+    ("app", "LockTimeout"): ("database_unavailable", True),
     ("sqlalchemy", "OperationalError"): ("database_unavailable", True),
     ("sqlalchemy", "InterfaceError"): ("database_unavailable", True),
     ("sqlalchemy", "TimeoutError"): ("database_unavailable", True),

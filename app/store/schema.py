@@ -6,6 +6,8 @@
     flights    what was released: first unclaimed, then claimed under a fence and a lease; gone when settled.
     lanes      (class, tenant, type, group) combinations that have rows in `ready`, with their tenant's virtual time.
     attempts   one row per ended attempt, written at settlement; the running one is the flight.
+    steps      what a handler's steps returned, kept for its next run; gone with the task.
+    checkpoints  the last state that a handler saved of itself; gone with the task.
     events     the irregular part of the history; the regular part is derived from tasks, attempts and release_rounds.
 
 Times are the database's `clock_timestamp()`; ids are text in the "C" collation, time-ordered, minted by the server.
@@ -225,6 +227,29 @@ attempts = sa.Table(
     sa.Index(
         "ix_attempts_finished_at", "finished_at", postgresql_using="brin", postgresql_with={"pages_per_range": "32"}
     ),
+)
+
+steps = sa.Table(
+    "steps",
+    metadata,
+    _name("task_id", primary_key=True),
+    _name("name", primary_key=True),
+    sa.Column("fingerprint", BYTEA, primary_key=True),
+    sa.Column("position", sa.Integer, nullable=False),
+    sa.Column("fence", sa.BigInteger, nullable=False),
+    sa.Column("size_bytes", sa.Integer, nullable=False),
+    sa.Column("value", sa.Text, nullable=False),
+    _when("stored_at", nullable=False),
+)
+
+checkpoints = sa.Table(
+    "checkpoints",
+    metadata,
+    _name("task_id", primary_key=True),
+    sa.Column("fence", sa.BigInteger, nullable=False),
+    sa.Column("size_bytes", sa.Integer, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    _when("stored_at", nullable=False),
 )
 
 release_rounds = sa.Table(
