@@ -58,17 +58,18 @@ class OutboundClient:
     ) -> httpx.Response:
         """Send one request and read its response, all redirects included, within `timeout_seconds` and the settings'.
 
+        Without `timeout_seconds` a server may be silent for `read_timeout_seconds` of the settings at most.
         `body` is what httpx takes: `json`, `content`, `data`, `files`, `params`.
         """
         settings = self.settings
-        seconds = settings.deadline_seconds if timeout_seconds is None else timeout_seconds
-        seconds = min(seconds, settings.deadline_seconds)
+        silent = settings.read_timeout_seconds if timeout_seconds is None else timeout_seconds
+        seconds = min(timeout_seconds or settings.deadline_seconds, settings.deadline_seconds)
         most = settings.max_response_bytes if max_response_bytes is None else max_response_bytes
         extensions = {
             DEADLINE: time.monotonic() + seconds,
             MAX_BYTES: min(most, settings.max_response_bytes),
             "timeout": httpx.Timeout(
-                min(settings.read_timeout_seconds, seconds), connect=min(settings.connect_timeout_seconds, seconds)
+                min(silent, seconds), connect=min(settings.connect_timeout_seconds, seconds)
             ).as_dict(),
         }
         try:

@@ -124,6 +124,10 @@ moved AS (
 }
     RETURNING t.*
 ),
+addresses AS (
+    UPDATE callbacks c SET closed_at = clock_timestamp() FROM moved m
+    WHERE c.task_id = m.task_id AND c.result IS NULL AND c.closed_at IS NULL
+),
 told AS (
     INSERT INTO events (task_id, at, kind, reason, actor)
     SELECT task_id, clock_timestamp(), 'reprocessed', :reason, :actor FROM moved
@@ -177,7 +181,8 @@ removed AS (
 history AS (DELETE FROM attempts a USING removed r WHERE a.task_id = r.task_id),
 told AS (DELETE FROM events e USING removed r WHERE e.task_id = r.task_id),
 journal AS (DELETE FROM steps s USING removed r WHERE s.task_id = r.task_id),
-states AS (DELETE FROM checkpoints c USING removed r WHERE c.task_id = r.task_id)
+states AS (DELETE FROM checkpoints c USING removed r WHERE c.task_id = r.task_id),
+addresses AS (DELETE FROM callbacks c USING removed r WHERE c.task_id = r.task_id)
 SELECT dead_letter_id FROM gone
 """)
 
