@@ -12,6 +12,8 @@ import queue
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from workers.calls import is_async
+
 T = TypeVar("T")
 Here = Callable[[Callable[..., Any]], Callable[..., Any]]
 """Makes of a plain function one that the loop can await and that runs in the handler's thread."""
@@ -55,8 +57,8 @@ class Bridge:
     def _asked(
         self, call: Callable[..., Any], requests: "queue.SimpleQueue[Callable[[], None] | None]"
     ) -> Callable[..., Any]:
-        if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(type(call).__call__):
-            return call
+        if not callable(call) or is_async(call):
+            return call  # what cannot be called is for the coroutine to refuse
 
         async def on_the_handlers_thread(*arguments: Any) -> Any:
             answer: asyncio.Future[tuple[bool, Any]] = self._loop.create_future()

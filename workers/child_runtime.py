@@ -5,20 +5,22 @@ process that the handler starts.
 """
 
 import base64
+import logging
 import pickle
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any, cast
 
 from app.broker.base import BrokerUnreachable, Consumer, Depth, Published, TaskMessage
-from app.domain.policy import Policy
+from app.domain.policy_file import parse_policy
 from app.runtime import PolicyHolder, Runtime
 from app.settings import Settings
 from app.store.database import Database
 from app.task_modules import Registry
+from app.telemetry.logs import event
 from app.telemetry.metrics import Metrics
 
+log = logging.getLogger("despacho.worker")
 _CONNECTIONS = {"pool_size": 1, "hot_pool_size": 2}
 
 
@@ -30,15 +32,18 @@ def handed_over(runtime: Runtime) -> dict[str, Any]:
 
 def current(runtime: Runtime) -> dict[str, Any]:
     """Spell what may have changed since the child's last task: the policy and the database's clock."""
-    # The rules decide the class of submissions; their compiled conditions cannot travel.
-    policy = replace(runtime.policy.current, rules=())
-    return {"policy": _packed(policy), "clock_ahead_seconds": runtime.clock_ahead.total_seconds()}
+    policy = runtime.policy.current
+    return {
+        "policy_version": policy.version,
+        "policy": policy.document,
+        "clock_ahead_seconds": runtime.clock_ahead.total_seconds(),
+    }
 
 
 def child_runtime(message: Mapping[str, Any], registry: Registry, say: Callable[[dict[str, Any]], None]) -> Runtime:
     """Make the runtime from what was handed over. Metrics and pokes go to the worker; there is no broker."""
-    settings, database_url, name = _unpacked(message["given"])
-    assert isinstance(settings, Settings)
+    given: tuple[Settings, str, str] = _unpacked(message["given"])
+    settings, database_url, name = given
     metrics = cast(Metrics, ForwardedMetrics(say))
     runtime = Runtime(
         settings=settings,
@@ -50,7 +55,7 @@ def child_runtime(message: Mapping[str, Any], registry: Registry, say: Callable[
         ),
         broker=_NoBroker(),
         metrics=metrics,
-        policy=PolicyHolder(_policy(message)),
+        policy=PolicyHolder(parse_policy(message["policy"])),
         registry=registry,
         name=name,
     )
@@ -61,16 +66,9 @@ def child_runtime(message: Mapping[str, Any], registry: Registry, say: Callable[
 
 def refresh(runtime: Runtime, message: Mapping[str, Any]) -> None:
     """Take over what `current` spelled."""
-    policy = _policy(message)
-    if policy.version != runtime.policy.current.version:
-        runtime.policy.current = policy
+    if message["policy_version"] != runtime.policy.current.version:
+        runtime.policy.adopt(parse_policy(message["policy"]))
     runtime.clock_ahead = timedelta(seconds=message["clock_ahead_seconds"])
-
-
-def _policy(message: Mapping[str, Any]) -> Policy:
-    policy = _unpacked(message["policy"])
-    assert isinstance(policy, Policy)
-    return policy
 
 
 def _packed(value: object) -> str:
@@ -95,9 +93,12 @@ class ForwardedMetrics:
 
 
 def count_for_child(metrics: Metrics, name: object, arguments: Sequence[Any], named: Mapping[str, Any]) -> None:
-    """Make a call that a child forwarded, if there is such a one."""
+    """Make a call that a child forwarded, if there is such a one; a figure is not worth the attempt."""
     if isinstance(name, str) and not name.startswith("_") and callable(vars(Metrics).get(name)):
-        getattr(metrics, name)(*arguments, **named)
+        try:
+            getattr(metrics, name)(*arguments, **named)
+        except Exception as error:
+            event(log, "child_metric_lost", level=logging.WARNING, metric=name, error=error)
 
 
 class _NoBroker:

@@ -51,7 +51,8 @@ class _Child:
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "workers.child", str(to_child_read), str(from_child_write), str(os.getpid()),
-                *runtime.settings.task_modules, pass_fds=(to_child_read, from_child_write), stdin=asyncio.subprocess.DEVNULL, stdout=2,
+                *runtime.settings.task_modules, pass_fds=(to_child_read, from_child_write),
+                stdin=asyncio.subprocess.DEVNULL, stdout=2,
             )  # fmt: skip
         except BaseException:
             os.close(to_child_write)
@@ -109,7 +110,8 @@ class Children:
     async def run(self, run: Run, input_text: str | bytes | None, *, fresh: bool) -> str:
         """Run the attempt in a child and return the result's exact JSON text.
 
-        Raises ChildFailed, ChildCrashed, or how the handler yielded; when cancelled, the child is killed and really ended before it raises.
+        Raises ChildFailed, ChildCrashed, or how the handler yielded; when cancelled, the child is killed and really
+        ended before it raises.
         """
         child = await self._started() if fresh else self._idle_one() or await self._started()
         reusable = False
@@ -170,8 +172,8 @@ class Children:
                         return result
                     case {"failure": dict(failure)}:
                         raise ChildFailed(Failure(**failure))
-                    case {"yielded": list(how)}:
-                        raise yielded_of_message(how)
+                    case {"yielded": list(parts)}:
+                        raise yielded_of_message(parts)
                     case {"read": str(ref)}:
                         await child.say(await self._read(claimed.tenant_id, ref))
                     case _:

@@ -101,7 +101,7 @@ class TaskContext:
         as lists, models as dicts. With `returns`, a type that pydantic knows, it comes back as that type, in every run.
 
         Raises DeadLetter: `invalid_step` (name or arguments), `invalid_step_result`, `step_too_large`,
-        `too_many_steps`, `journal_full`. An attempt that no longer owns its task ends here.
+        `too_many_steps`, `journal_full`. An attempt that no longer owns its task, or was told to end, ends here.
         """
         return await self._journal.step(self.book, name, call, arguments, returns)
 
@@ -109,7 +109,7 @@ class TaskContext:
         """Save the handler's own state, in place of the one before; returns when it is committed.
 
         The next run of the task finds it in `state`. Raises DeadLetter: `invalid_checkpoint`, `checkpoint_too_large`.
-        An attempt that no longer owns its task ends here.
+        An attempt that no longer owns its task, or was told to end, ends here: in the latter case with its state saved.
         """
         await self._journal.checkpoint(self.book, state)
         # Here an attempt can be given up in good order: all that its next run needs is committed.

@@ -6,6 +6,7 @@ A task's first run reads nothing: before it there cannot be anything.
 """
 
 import asyncio
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import lru_cache
@@ -25,8 +26,7 @@ from workers.attempt import Attempt
 from workers.calls import invoke
 
 _STATEMENT_BYTES = 8 * 1024 * 1024
-_AHEAD_BYTES = 1024 * 1024
-_REMEMBERED_BYTES = 64 * 1024
+_REMEMBERED_BYTES = 1024 * 1024
 _MOST_WRITTEN, _MOST_READ = 200, 20
 Key = tuple[str, bytes]
 _inside: ContextVar[frozenset[tuple[int, Key]]] = ContextVar("steps that this call is part of", default=frozenset())
@@ -35,13 +35,15 @@ _inside: ContextVar[frozenset[tuple[int, Key]]] = ContextVar("steps that this ca
 class Book:
     """One attempt's knowledge of its task's journal: complete, since nobody else can write to it meanwhile.
 
-    `steps` has the values of the small ones; the others are read when they are asked for.
+    `steps` has the values of the first ones, up to a size together; the others are read when they are asked for.
+    `over` says that the attempt was told to end: a thread, which nothing can interrupt, ends at its next step then.
     """
 
-    __slots__ = ("begun", "owner", "size_bytes", "state", "state_turn", "steps", "turns")
+    __slots__ = ("begun", "over", "owner", "size_bytes", "state", "state_turn", "steps", "turns")
 
     def __init__(self, owner: Attempt) -> None:
         self.owner = owner
+        self.over = False
         self.steps: dict[Key, str | None] = {}
         self.size_bytes = 0
         self.begun = 0
@@ -79,7 +81,10 @@ class Journal:
     def __init__(self, runtime: Runtime) -> None:
         self._database = runtime.database
         self._limits = runtime.settings.journal
-        self._retry_for_seconds = runtime.settings.database.retry_for_seconds
+        # What a call has cost is not given up while the lease may still be held.
+        self._retry_for_seconds = max(
+            runtime.settings.database.retry_for_seconds, runtime.settings.worker.lease_seconds
+        )
         metrics = runtime.metrics
 
         def observed(name: str) -> Callable[[int], None]:
@@ -114,12 +119,14 @@ class Journal:
     ) -> Any:
         """Give what `call(*arguments)` returned, now or in an earlier run; see TaskContext.step."""
         key = (check_step_name(name), _fingerprint(name, arguments))
+        _check_call(name, call)
         if key not in book.steps:
             if (book.owner.fence, key) in _inside.get():
                 raise DeadLetter("invalid_step", f"the step {name!r} calls itself with the same arguments")
             async with book.turns.setdefault(key, asyncio.Lock()):
                 if key not in book.steps:
                     return await self._run(book, key, call, arguments, returns)
+            book.turns.pop(key, None)
         kept = book.steps[key]
         if kept is None:
             kept = await store.read(self._database, book.owner.task_id, *key, retry_for_seconds=self._retry_for_seconds)
@@ -129,6 +136,8 @@ class Journal:
 
     async def _run(self, book: Book, key: Key, call: Callable[..., Any], arguments: Sequence[Any], returns: Any) -> Any:
         name, most = key[0], self._limits.max_steps
+        if book.over:
+            raise OwnershipLost
         if len(book.steps) + book.begun >= most:
             raise DeadLetter(
                 "too_many_steps",
@@ -166,7 +175,7 @@ class Journal:
         stored = await self._steps.submit(Step(owner.task_id, owner.fence, *key, len(book.steps), kept, size_bytes))
         if not stored:
             raise OwnershipLost
-        book.steps[key] = kept if size_bytes <= _REMEMBERED_BYTES else None
+        book.steps[key] = kept if book.size_bytes <= _REMEMBERED_BYTES else None
 
     # --- checkpoints ---------------------------------------------------------------------------------------------
 
@@ -188,6 +197,8 @@ class Journal:
             raise OwnershipLost
         if turn == book.state_turn:
             book.state = kept
+        if book.over:
+            raise OwnershipLost
 
     # --- statements ----------------------------------------------------------------------------------------------
 
@@ -206,7 +217,7 @@ class Journal:
 
     async def _load(self, task_ids: Sequence[str]) -> Sequence[Sequence[Kept]]:
         found = await store.load(
-            self._database, task_ids, ahead_bytes=_AHEAD_BYTES, retry_for_seconds=self._retry_for_seconds
+            self._database, task_ids, ahead_bytes=_REMEMBERED_BYTES, retry_for_seconds=self._retry_for_seconds
         )
         return [found[task_id] for task_id in task_ids]
 
@@ -226,6 +237,15 @@ def _parts(items: Sequence[Any]) -> list[list[Any]]:
         parts[-1].append(item)
         room -= item.size_bytes
     return parts
+
+
+def _check_call(name: str, call: object) -> None:
+    if callable(call):
+        return
+    if inspect.iscoroutine(call):
+        call.close()
+    message = f"the step {name!r} should be given a function and its arguments, not a {type(call).__name__}"
+    raise DeadLetter("invalid_step", message)
 
 
 def _fingerprint(name: str, arguments: Sequence[Any]) -> bytes:

@@ -65,7 +65,7 @@ class Suspended(Yielded):
 
 
 class OwnershipLost(Yielded):
-    """This attempt no longer owns its task: whatever it would write is somebody else's to write."""
+    """This attempt no longer owns its task, or was told to end: whatever it would do is somebody else's to do."""
 
 
 def yielded_in(error: BaseException) -> Yielded | None:
