@@ -19,7 +19,8 @@ class OutgoingHttp:
     Redirects are not followed unless `follow_redirects=True`. A status is no error by itself: `raise_for_status()`
     makes it one, which is then classified (408, 425, 429 and 5xx are tried again, after `Retry-After`).
 
-    Raises `forbidden_address`, `response_too_large` and `invalid_response` as DeadLetter, and httpx's TransportError.
+    Raises `forbidden_address`, `response_too_large`, `invalid_response` and `too_many_redirects` as DeadLetter, and
+    httpx's TransportError.
     """
 
     __slots__ = ("_client", "_owner")

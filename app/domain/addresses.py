@@ -194,6 +194,9 @@ def _ipv6(text: str) -> IPv6Address:
         raise AddressForbidden("the URL's host is no IPv6 address") from None
     if address.scope_id is not None:
         raise AddressForbidden("the URL's IPv6 address should have no zone")
+    if any(_carried(address)):
+        # One spelling for one address, also where it is opened: else a list of some other reader would miss it.
+        raise AddressForbidden("an IPv4 address should be written as four decimal numbers, such as 192.0.2.1")
     return address
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 
 from app.domain.addresses import AddressForbidden, parse_allowed
+from app.domain.errors import DeadLetter
 from app.outbound.guard import DEADLINE, MAX_BYTES, GuardedTransport, Resolve, resolve
 from app.settings import OutboundSettings
 from app.version import product_version
@@ -21,10 +22,21 @@ _KEPT_ACROSS_ORIGINS = frozenset(
 )
 
 
+class TooManyRedirects(DeadLetter):
+    """A chain of redirects is longer than is followed."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__("too_many_redirects", f"the endpoint redirects more than {most} times")
+        self.most = most
+
+    def __reduce__(self) -> tuple[type["TooManyRedirects"], tuple[int]]:  # type: ignore[override]
+        return type(self), (self.most,)
+
+
 class OutboundClient:
     """Sends requests through the guard; every method gives a response that has been read, or raises.
 
-    Raises AddressForbidden, ResponseTooLarge, InvalidEncoding, and httpx's `TransportError` with its kinds.
+    Raises AddressForbidden, ResponseTooLarge, InvalidEncoding, TooManyRedirects, and httpx's `TransportError`s.
     """
 
     def __init__(self, settings: OutboundSettings, *, resolver: Resolve = resolve) -> None:
@@ -81,7 +93,7 @@ class OutboundClient:
             if not follow_redirects or (following := _following(request, response, extensions)) is None:
                 return response
             request = following
-        raise httpx.TooManyRedirects(f"more than {settings.max_redirects} redirects", request=request)
+        raise TooManyRedirects(settings.max_redirects)
 
     async def close(self) -> None:
         """Close every connection."""

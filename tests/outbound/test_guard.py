@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from app.domain.addresses import AddressForbidden
-from app.outbound.client import OutboundClient
+from app.outbound.client import OutboundClient, TooManyRedirects
 from app.outbound.guard import InvalidEncoding, Resolve, ResponseTooLarge, resolve
 from app.settings import OutboundSettings
 from tests.support.certificates import an_authority
@@ -157,7 +157,7 @@ async def test_a_redirect_on_the_same_origin_keeps_headers_and_a_303_asks_withou
 
 async def test_redirects_end_at_their_limit(client_of: ClientOf) -> None:
     async with serving(lambda request: a_response(302, headers=[("Location", "/again")])) as server:
-        with pytest.raises(httpx.TooManyRedirects):
+        with pytest.raises(TooManyRedirects):
             await client_of(max_redirects=5).request("GET", server.url(), follow_redirects=True)
 
     assert server.connections == 6

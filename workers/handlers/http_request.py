@@ -121,17 +121,14 @@ async def _deliver(
     ctx: TaskContext, request: HttpRequest, body: bytes | None, headers: dict[str, str]
 ) -> httpx.Response:
     """Act outside: the one call of this handler that somebody else sees. Raises what refuses, retries or gives up."""
-    try:
-        response = await ctx.http.request(
-            request.method,
-            request.url,
-            headers=headers,
-            content=body,
-            timeout_seconds=request.timeout_seconds,
-            follow_redirects=request.follow_redirects,
-        )
-    except httpx.TooManyRedirects:
-        raise DeadLetter("too_many_redirects", "the endpoint redirects too often") from None
+    response = await ctx.http.request(
+        request.method,
+        request.url,
+        headers=headers,
+        content=body,
+        timeout_seconds=request.timeout_seconds,
+        follow_redirects=request.follow_redirects,
+    )
     promised = request.completion == "callback" and response.status_code == 202
     if not promised and not request.expect.accepts(response.status_code):
         raise EndpointAnswered.of(response)

@@ -11,24 +11,30 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 from standardwebhooks import Webhook
 
 from app.main import create_app
 from app.outbound.signatures import secret_of
 from app.services.actors import ServiceActor
+from app.services.bootstrap import first_start
 from app.services.cancellation import cancel_task
+from app.services.dead_letters import reprocess
 from app.services.submission import Submission, Submitter, prepare
+from app.settings import Settings
+from app.store.retention import remove_tasks
 from tests.support.eventually import eventually
 from tests.support.http_server import Request, Server, a_response, serving
 from tests.support.rabbitmq import RabbitNode
 from tests.support.work import a_tenant, rows
 from tests.support.world import World, a_world
 from workers.handlers.http_request import HttpRequest, opened
+from workers.sweeps.retention import run_once
 
 KEY = secret_of(b"k" * 32)
 OLD_KEY = secret_of(b"o" * 32)
 ACME = ServiceActor("ana", "key_1", "acme")
+PLATFORM = ServiceActor("bob", "key_2", None)
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
@@ -394,7 +400,60 @@ async def test_what_is_no_callback_is_refused_alike_and_changes_nothing(
     assert (await ended(world, task_id))["result"] == "1.1"
 
 
+async def test_reprocessing_closes_the_old_addresses_and_delivers_anew(
+    world: World, server: Server, api: httpx.AsyncClient
+) -> None:
+    server.answer = lambda request: a_response(202)
+    task_id = await delivered(world, url=server.url(), completion="callback", callback_timeout_seconds=0.2)
+    row = await ended(world, task_id)
+    assert (row["status"], row["error_type"]) == ("dead_lettered", "callback_timeout")
+    await reprocess(world.runtime, PLATFORM, task_id, "again")
+    await eventually(lambda: len(server.requests) == 2)
+    old, new = (path_of(request) for request in server.requests)
+
+    assert (await api.post(old, json={"result": "old"})).status_code == 410
+    called = await api.post(new, json={"result": "new"})
+    row = await ended(world, task_id)
+
+    assert called.status_code == 202
+    assert (row["status"], row["result"]) == ("done", '"new"')
+
+
+async def test_addresses_go_with_their_tasks(world: World, server: Server) -> None:
+    done = await delivered(world, url=server.url(), completion="callback")
+    fallen = await delivered(world, url=server.url("/x"), completion="callback", expect={"status": [201]})
+    await world.ended([done, fallen])
+    assert len(await rows(world.runtime, "SELECT * FROM callbacks")) == 2
+    await rows(world.runtime, "UPDATE tasks SET finished_at = finished_at - interval '1000 days'")
+    await rows(world.runtime, "UPDATE dead_letters SET failed_at = failed_at - interval '1000 days'")
+
+    await remove_tasks(world.runtime.database, above="", now=datetime.now(UTC) + timedelta(days=2), days=1, limit=1000)
+    assert [row["task_id"] for row in await rows(world.runtime, "SELECT * FROM callbacks")] == [fallen]
+    await run_once(world.runtime)
+
+    assert await rows(world.runtime, "SELECT * FROM callbacks") == []
+
+
 # --- what is refused at submission ----------------------------------------------------------------------------------
+
+
+async def test_the_api_refuses_urls_that_lead_inside_and_nothing_is_connected_to(
+    world: World, server: Server, api: httpx.AsyncClient
+) -> None:
+    await first_start(
+        world.runtime.database, Settings(_env_file=None, bootstrap_key=SecretStr("dsp_a-key-of-the-tests"))
+    )
+    api.headers["Authorization"] = "Bearer dsp_a-key-of-the-tests"
+    hosts = ("[::ffff:7f00:1]", "[::1]", "localhost", "localhost.", "127.1", "0x7f.0.0.1", "2130706433", "0.0.0.0")
+    urls = [f"http://{host}:{server.port}/?kanarie" for host in hosts]
+
+    for url in (*urls, "http://169.254.169.254/", "file:///etc/passwd", "http://kanarie:kanarie@example.com/"):
+        answer = await api.post("/v1/tasks", json={"type": "http_request", "input": {"url": url, "body": "kanarie"}})
+
+        assert answer.status_code == 422, url
+        assert answer.json()["errors"][0]["pointer"] == "#/input/url"
+        assert "kanarie" not in answer.text
+    assert server.connections == 0
 
 
 @pytest.mark.parametrize(
