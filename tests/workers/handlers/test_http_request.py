@@ -444,7 +444,7 @@ async def test_the_api_refuses_urls_that_lead_inside_and_nothing_is_connected_to
         world.runtime.database, Settings(_env_file=None, bootstrap_key=SecretStr("dsp_a-key-of-the-tests"))
     )
     api.headers["Authorization"] = "Bearer dsp_a-key-of-the-tests"
-    hosts = ("[::ffff:7f00:1]", "[::1]", "localhost", "localhost.", "127.1", "0x7f.0.0.1", "2130706433", "0.0.0.0")
+    hosts = ("[::ffff:7f00:1]", "[::1]", "localhost", "localhost.", "127.1", "0x7f.0.0.1", "2130706433", "0")
     urls = [f"http://{host}:{server.port}/?kanarie" for host in hosts]
 
     for url in (*urls, "http://169.254.169.254/", "file:///etc/passwd", "http://kanarie:kanarie@example.com/"):
