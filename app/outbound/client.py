@@ -33,10 +33,21 @@ class TooManyRedirects(DeadLetter):
         return type(self), (self.most,)
 
 
+class RedirectForbidden(DeadLetter):
+    """A redirect leads to where calls may not go. No AddressForbidden, which says that nothing at all was sent."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("forbidden_address", message)
+
+    def __reduce__(self) -> tuple[type["RedirectForbidden"], tuple[str]]:  # type: ignore[override]
+        return type(self), (self.message,)
+
+
 class OutboundClient:
     """Sends requests through the guard; every method gives a response that has been read, or raises.
 
-    Raises AddressForbidden, ResponseTooLarge, InvalidEncoding, TooManyRedirects, and httpx's `TransportError`s.
+    Raises AddressForbidden, ResponseTooLarge, InvalidEncoding, TooManyRedirects, RedirectForbidden, and httpx's
+    `TransportError` with its kinds. AddressForbidden and ConnectError mean that nothing was sent.
     """
 
     def __init__(self, settings: OutboundSettings, *, resolver: Resolve = resolve) -> None:
@@ -88,12 +99,23 @@ class OutboundClient:
             request = self._client.build_request(method, url, headers=headers, extensions=extensions, **body)
         except httpx.InvalidURL:
             raise AddressForbidden("the URL cannot be read") from None
-        for _ in range(settings.max_redirects + 1):
-            response = await self._send(request)
+        for hop in range(settings.max_redirects + 1):
+            response = await (self._send(request) if hop == 0 else self._send_on(request))
             if not follow_redirects or (following := _following(request, response, extensions)) is None:
                 return response
             request = following
         raise TooManyRedirects(settings.max_redirects)
+
+    async def _send_on(self, request: httpx.Request) -> httpx.Response:
+        """Send what a redirect asks for: no failure of it may look as if nothing had been sent before."""
+        try:
+            return await self._send(request)
+        except AddressForbidden as error:
+            raise RedirectForbidden(f"after a redirect: {error.message}") from None
+        except (httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            raise httpx.ReadTimeout("the redirect's host did not answer in time", request=request) from error
+        except httpx.ConnectError as error:
+            raise httpx.RemoteProtocolError("the redirect's host cannot be reached", request=request) from error
 
     async def close(self) -> None:
         """Close every connection."""

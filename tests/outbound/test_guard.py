@@ -12,11 +12,12 @@ import httpx
 import pytest
 
 from app.domain.addresses import AddressForbidden
-from app.outbound.client import OutboundClient, TooManyRedirects
+from app.outbound.client import OutboundClient, RedirectForbidden, TooManyRedirects
 from app.outbound.guard import InvalidEncoding, Resolve, ResponseTooLarge, resolve
 from app.settings import OutboundSettings
 from tests.support.certificates import an_authority
 from tests.support.http_server import Answer, Request, a_response, serving
+from tests.support.ports import free_port
 
 
 @pytest.fixture
@@ -122,10 +123,20 @@ async def test_redirects_are_not_followed_by_themselves(client_of: ClientOf) -> 
 async def test_a_redirect_to_a_forbidden_address_gets_no_connection(client_of: ClientOf, location: str) -> None:
     async with serving() as inside, serving() as server:
         server.answer = lambda request: a_response(307, headers=[("Location", location.format(inside.port))])
-        with pytest.raises(AddressForbidden):
+        with pytest.raises(RedirectForbidden) as refused:
             await client_of().request("GET", server.url(), follow_redirects=True)
 
+    assert refused.value.error_type == "forbidden_address"
     assert inside.connections == 0
+
+
+async def test_a_redirect_that_cannot_be_followed_does_not_look_as_if_nothing_had_been_sent(
+    client_of: ClientOf,
+) -> None:
+    location = [("Location", f"http://127.0.0.1:{free_port()}/")]
+    async with serving(lambda request: a_response(307, headers=location)) as server:
+        with pytest.raises(httpx.RemoteProtocolError):
+            await client_of().request("POST", server.url(), follow_redirects=True)
 
 
 async def test_a_redirect_to_another_origin_takes_no_credentials_along(client_of: ClientOf) -> None:
