@@ -120,14 +120,15 @@ def task_type(
     backoff_cap_seconds: float = 900.0,
     approval_expires_seconds: float | None = None,
     process: Mapping[str, Any] | None = None,
+    secrets: tuple[str, ...] | list[str] = (),
 ) -> Callable[[H], H]:
     """Declare a handler as the task type `name`.
 
     The handler takes the context and, if it wants one, the input; its annotations give the input's and result's
     schemas. `effects` lists the effect types that it may have (default: any), `destructive` those that need an approval
     of that very action; `approval_expires_seconds` is how long an approval that it asks for stays open. `process`
-    registers facts that policy rules may look at (contract_sla_s …). Raises TypeError or
-    ValueError at import when the declaration cannot work.
+    registers facts that policy rules may look at (contract_sla_s …); `secrets` names what `ctx.secret` may give: each
+    must be there before a run starts. Raises TypeError or ValueError at import when the declaration cannot work.
     """
 
     # Loaded here and not above: a program that only submits tasks has no use for any of it.
@@ -171,6 +172,7 @@ def task_type(
             backoff_cap_seconds=backoff_cap_seconds,
             approval_expires_seconds=approval_expires_seconds,
             process=dict(process or {}),
+            secrets=tuple(secrets),
         )
         declared = TaskType(
             spec,

@@ -23,6 +23,7 @@ from app.domain.errors import DeadLetter, yielded_as_message, yielded_in
 from app.domain.failure import Failure, classify
 from app.domain.task_types import Executor
 from app.task_modules import Registry, load
+from app.telemetry.logs import configure, redact, redact_settings
 from workers.attempt import Attempt
 from workers.child_runtime import child_runtime, refresh
 from workers.context import BlockingTaskContext, TaskContext
@@ -101,6 +102,9 @@ async def _run(registry: Registry, pipe: _Pipe, facilities: Facilities, task: di
     owner = Attempt(spec=task_type.spec, **task["owner"])
     context = _PipedContext(pipe, owner, facilities)
     context.book.take_in_message(task["journal"])
+    context.secrets = task["secrets"]
+    for value in context.secrets.values():
+        redact(value)
     try:
         value = task_type.validate_input(task["input"])
         arguments = (value,) if task_type.takes_input else ()
@@ -130,6 +134,9 @@ async def _serve(pipe: _Pipe, registry: Registry) -> None:
     if given is None:
         return
     runtime = child_runtime(given, registry, pipe.say)
+    # What a handler logs here goes out as from its worker: as JSON lines, without secrets.
+    configure(runtime.settings.log_level, "worker-child")
+    redact_settings(runtime.settings)
     facilities = open_facilities(runtime, read_input=pipe.read_input)
     try:
         while (task := await asyncio.to_thread(pipe.hear)) is not None:

@@ -162,6 +162,7 @@ class Children:
                     "input": text,
                     "owner": run.context.owner.as_message(),
                     "journal": run.context.book.as_message(),
+                    "secrets": dict(run.context.secrets),
                     **current(self._runtime),
                 }
             )

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from app.domain.approvals import Approval
 from app.domain.errors import DeadLetter
+from app.telemetry.logs import redacted
 from workers.attempt import Attempt
 from workers.bridge import Bridge
+from workers.callbacks import OwnCallbacks
+from workers.declared_secrets import Held, held
 from workers.journal import Book
 from workers.llm.llm import BlockingLlm, TaskLlm
+from workers.outgoing import BlockingOutgoingHttp, OutgoingHttp
 
 if TYPE_CHECKING:
     from workers.facilities import Facilities
@@ -30,11 +34,12 @@ class _BoundLog(logging.LoggerAdapter[logging.Logger]):
 class TaskContext:
     """The context of one attempt, for `async def` handlers."""
 
-    __slots__ = ("_facilities", "_llm", "_progress", "book", "owner")
+    __slots__ = ("_facilities", "_llm", "_progress", "book", "owner", "secrets")
 
     def __init__(self, owner: Attempt, facilities: "Facilities") -> None:
         self.owner = owner
         self.book = Book(owner)
+        self.secrets: Held = {}
         self._facilities = facilities
         self._progress: tuple[float, str] | None = None
         self._llm: TaskLlm | None = None
@@ -129,8 +134,47 @@ class TaskContext:
         """The state of the last checkpoint, of this run or of an earlier one; None before the first."""
         return None if self.book.state is None else loads(self.book.state)
 
+    @property
+    def http(self) -> OutgoingHttp:
+        """The guarded HTTP client: it reaches the public internet, and of private networks what the settings open."""
+        if self._facilities.http is None:
+            raise RuntimeError("this context was made without an HTTP client")
+        return OutgoingHttp(self.owner, self._facilities.http)
+
+    def secret(self, name: str) -> str:
+        """Give the value of a secret that the type declares with `secrets=[…]`; logs and errors will not show it.
+
+        Raises DeadLetter (`undeclared_secret`) for any other. A declared secret that is missing fails the attempt
+        before the handler starts: `missing_secret`, which no retry mends, or `secret_unavailable`, which is retried.
+        """
+        return held(self.secrets, name, self.owner.spec)
+
+    async def signature(self, secret: str, *, message_id: str, timestamp: int, body: bytes) -> dict[str, str]:
+        """Sign a message by Standard Webhooks; returns its three headers, never the secret.
+
+        `secret` names one that DESPACHO_OUTBOUND__SIGNING_SECRETS opens for the task's tenant; `timestamp` is in Unix
+        seconds. Raises DeadLetter: `undeclared_secret`, `missing_secret`, `invalid_secret`.
+        """
+        if self._facilities.secrets is None:
+            raise RuntimeError("this context was made without secrets")
+        return await self._facilities.secrets.signature(
+            self.tenant_id, secret, message_id=message_id, timestamp=timestamp, body=body
+        )
+
+    @property
+    def callbacks(self) -> OwnCallbacks:
+        """Addresses by which somebody outside completes the task later, while it holds no worker."""
+        if self._facilities.callbacks is None:
+            raise RuntimeError("this context was made without callbacks")
+        return OwnCallbacks(self.owner, self._facilities.callbacks)
+
     async def load(self) -> None:
-        """Read what earlier runs left (for the worker, before the handler starts)."""
+        """Read what earlier runs left, and the declared secrets (for the worker, before the handler starts).
+
+        Raises SecretMissing or SecretUnavailable.
+        """
+        if self.owner.spec.secrets and self._facilities.secrets is not None:
+            self.secrets = await self._facilities.secrets.read(self.owner.spec)
         if self._facilities.journal is not None:
             await self._facilities.journal.load(self.book)
 
@@ -158,7 +202,7 @@ class TaskContext:
         """Say how far the task is (0 to 1); written with the next heartbeat, and only while this attempt owns it."""
         if not 0.0 <= fraction <= 1.0:
             raise ValueError("progress: fraction should be from 0 to 1")
-        self._progress = (float(fraction), str(message)[:500])
+        self._progress = (float(fraction), redacted(str(message), 500))
 
     async def effect(
         self,
@@ -256,6 +300,21 @@ class BlockingTaskContext:
     def step(self, name: str, call: Callable[..., Any], *arguments: Any, returns: Any = None) -> Any:
         """Do something once; see TaskContext. A plain `call` runs in the handler's thread and may use the context."""
         return self._bridge.run(lambda here: self._context.step(name, here(call), *arguments, returns=returns))
+
+    @property
+    def http(self) -> BlockingOutgoingHttp:
+        """The guarded HTTP client, whose calls block; see TaskContext."""
+        return BlockingOutgoingHttp(self._context.http, self._bridge)
+
+    def secret(self, name: str) -> str:
+        """Give the value of a declared secret; see TaskContext."""
+        return self._context.secret(name)
+
+    def signature(self, secret: str, *, message_id: str, timestamp: int, body: bytes) -> dict[str, str]:
+        """Sign a message by Standard Webhooks; see TaskContext."""
+        return self._bridge.run(
+            lambda _: self._context.signature(secret, message_id=message_id, timestamp=timestamp, body=body)
+        )
 
     def checkpoint(self, state: Any) -> None:
         """Save the handler's own state; see TaskContext."""

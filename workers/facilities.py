@@ -5,9 +5,13 @@ Every facility has a file of its noun in this package and takes the `Attempt` fi
 
 from dataclasses import dataclass
 
+from app.outbound.client import OutboundClient
 from app.runtime import Runtime
+from app.secret_providers import SecretProviders
 from workers.approvals import Approvals, WorkerApprovals
+from workers.callbacks import Callbacks
 from workers.context import ReadInput
+from workers.declared_secrets import DeclaredSecrets
 from workers.effect_desk import EffectDesk
 from workers.effects import Effects
 from workers.journal import Journal
@@ -24,6 +28,9 @@ class Facilities:
     approvals: Approvals | None = None
     effects: Effects | None = None
     llm: Llm | None = None
+    http: OutboundClient | None = None
+    secrets: DeclaredSecrets | None = None
+    callbacks: Callbacks | None = None
 
     async def close(self) -> None:
         """Give up what the facilities hold open."""
@@ -31,15 +38,21 @@ class Facilities:
             await self.effects.close()
         if self.llm is not None:
             await self.llm.close()
+        if self.http is not None:
+            await self.http.close()
 
 
 def open_facilities(runtime: Runtime, *, read_input: ReadInput) -> Facilities:
     """Make the facilities of one process; nothing is connected before it is needed."""
+    settings = runtime.settings
     approvals = WorkerApprovals(runtime)
     return Facilities(
         read_input=read_input,
         journal=Journal(runtime),
         approvals=approvals,
-        effects=Effects(EffectDesk(runtime, approvals), close_seconds=runtime.settings.worker.cancel_grace_seconds),
-        llm=Llm(runtime.settings.llm, DatabaseLedger(runtime.database, runtime.metrics)),
+        effects=Effects(EffectDesk(runtime, approvals), close_seconds=settings.worker.cancel_grace_seconds),
+        llm=Llm(settings.llm, DatabaseLedger(runtime.database, runtime.metrics)),
+        http=OutboundClient(settings.outbound),
+        secrets=DeclaredSecrets(SecretProviders(settings.secrets), signing=settings.outbound.signing_secrets),
+        callbacks=Callbacks(runtime),
     )

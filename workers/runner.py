@@ -221,7 +221,7 @@ class Runner:
             claimed.fence,
             Move.FAIL if retries else Move.DEAD_LETTER,
             "failed",
-            error_type=failure.error_type,
+            error_type=redacted(failure.error_type, 100),
             error_message=redacted(failure.message, _MESSAGE_CHARACTERS),
             error_retryable=failure.retryable,
             after_seconds=decision.seconds if isinstance(decision, RetryAfter) else None,

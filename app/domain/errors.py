@@ -9,15 +9,19 @@ from typing import Any
 
 
 class Retry(Exception):
-    """Try this task again, after `after_seconds` where given, else by the type's backoff; it spends an attempt."""
+    """Try this task again, after `after_seconds` where given, else by the type's backoff; it spends an attempt.
 
-    def __init__(self, after_seconds: float | None = None, message: str = "") -> None:
+    `error_type` is a short name to group by, such as `office_busy`.
+    """
+
+    def __init__(self, after_seconds: float | None = None, message: str = "", error_type: str = "retry") -> None:
         super().__init__(message)
         self.after_seconds = after_seconds
         self.message = message
+        self.error_type = error_type
 
-    def __reduce__(self) -> tuple[type["Retry"], tuple[float | None, str]]:
-        return type(self), (self.after_seconds, self.message)
+    def __reduce__(self) -> tuple[type["Retry"], tuple[float | None, str, str]]:
+        return type(self), (self.after_seconds, self.message, self.error_type)
 
 
 class DeadLetter(Exception):

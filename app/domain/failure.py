@@ -134,7 +134,7 @@ def _classify_one(error: BaseException, now: datetime) -> Failure:
     name = clean_name(_class_name(type(error)), "Exception")
     if isinstance(error, Retry):
         return Failure(
-            "retry",
+            clean_name(_text(_attribute(error, "error_type")), "retry"),
             clean_message(_text(_attribute(error, "message")), "the handler asked for a retry"),
             True,
             _seconds(error),

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from app.domain.effects import EFFECT_TYPE
+from app.domain.secret_names import SECRET_NAME
 
 
 class CostClass(StrEnum):
@@ -37,6 +38,7 @@ class TaskTypeSpec:
 
     `approval_expires_seconds` is how long an approval that its handler asks for stays open; None: as the settings say.
     `effects` are the only effect types that it may have (None: any); those in `destructive` need an approval each.
+    `secrets` names the secrets that its handler may read.
     """
 
     name: str
@@ -53,6 +55,7 @@ class TaskTypeSpec:
     backoff_cap_seconds: float = 900.0
     approval_expires_seconds: float | None = None
     process: Mapping[str, Any] = field(default_factory=dict)
+    secrets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the declaration. Raises ValueError that names the field and what it should be."""
@@ -67,6 +70,10 @@ class TaskTypeSpec:
                 )
         if self.effects is not None and not set(self.destructive) <= set(self.effects):
             raise ValueError(f"{self.name}: destructive should name only types that effects names")
+        if not all(SECRET_NAME.fullmatch(name) for name in self.secrets):
+            raise ValueError(
+                f"{self.name}: secrets should be names of a letter and then up to 63 letters, digits, _ or -"
+            )
         if not 1 <= self.max_attempts <= 100:
             raise ValueError(f"{self.name}: max_attempts should be from 1 to 100")
         if not 0 < self.timeout_seconds <= 7 * 86400:

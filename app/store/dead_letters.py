@@ -124,6 +124,10 @@ moved AS (
 }
     RETURNING t.*
 ),
+addresses AS (
+    UPDATE callbacks c SET closed_at = clock_timestamp() FROM moved m
+    WHERE c.task_id = m.task_id AND c.result IS NULL AND c.closed_at IS NULL
+),
 told AS (
     INSERT INTO events (task_id, at, kind, reason, actor)
     SELECT task_id, clock_timestamp(), 'reprocessed', :reason, :actor FROM moved
@@ -181,7 +185,8 @@ journal AS (DELETE FROM steps s USING removed r WHERE s.task_id = r.task_id),
 states AS (DELETE FROM checkpoints c USING removed r WHERE c.task_id = r.task_id),
 answers AS (
     UPDATE llm_calls c SET response = NULL FROM removed r WHERE c.task_id = r.task_id AND c.response IS NOT NULL
-)
+),
+addresses AS (DELETE FROM callbacks c USING removed r WHERE c.task_id = r.task_id)
 SELECT dead_letter_id FROM gone
 """)
 

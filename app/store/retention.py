@@ -46,7 +46,8 @@ journal AS (DELETE FROM steps s USING gone g WHERE s.task_id = g.task_id),
 states AS (DELETE FROM checkpoints c USING gone g WHERE c.task_id = g.task_id),
 answers AS (
     UPDATE llm_calls c SET response = NULL FROM gone g WHERE c.task_id = g.task_id AND c.response IS NOT NULL
-)
+),
+addresses AS (DELETE FROM callbacks c USING gone g WHERE c.task_id = g.task_id)
 SELECT (SELECT max(task_id) FROM seen) AS last, (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM gone) AS removed
 """)
 

@@ -206,6 +206,7 @@ flights = sa.Table(
     _when("claimed_at"),
     _when("lease_until"),
     _when("cancel_requested_at"),
+    _when("woken_at"),
     postgresql_with={"fillfactor": "50", **_BUSY},
 )
 
@@ -488,6 +489,24 @@ workers = sa.Table(
     _when("started_at", nullable=False),
     _when("heartbeat_at", nullable=False),
     _when("alive_until", nullable=False),
+)
+
+callbacks = sa.Table(
+    "callbacks",
+    metadata,
+    sa.Column("token_sha256", BYTEA, primary_key=True),
+    _name("task_id"),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    _when("issued_at", nullable=False),
+    _when("expires_at"),
+    _when("called_at"),
+    _when("read_at"),
+    _when("closed_at"),
+    sa.Column("result", sa.Text),
+    _name("error_type", nullable=True),
+    sa.Column("error_message", sa.Text),
+    sa.Column("error_retryable", sa.Boolean),
+    sa.Index("ix_callbacks_task_id", "task_id"),
 )
 
 tallies = sa.Table(
