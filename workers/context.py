@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.domain.errors import DeadLetter
 from workers.attempt import Attempt
+from workers.dependency_call import BlockingDependencyCall, DependencyCall
 
 if TYPE_CHECKING:
     from workers.facilities import Facilities
@@ -78,6 +79,20 @@ class TaskContext:
         """Read a stored input as text. Raises DeadLetter: `missing_input`; `corrupted_input` when not UTF-8."""
         return as_text(await self.input_bytes(ref))
 
+    def dependency(self, name: str, estimated_tokens: float = 0) -> DependencyCall:
+        """Call a dependency within its limits: `async with ctx.dependency("crm") as call:`; see `workers/README.md`.
+
+        Raises Snoozed when it is closed, or no permit comes soon: the task goes on later, and no attempt is spent.
+        """
+        if self._facilities.dependencies is None:
+            raise DeadLetter("no_dependencies", "dependencies cannot be called from a child process")
+        return self._facilities.dependencies.call(
+            name,
+            priority_class=self.owner.priority_class,
+            estimated_tokens=estimated_tokens,
+            attempt_timeout_seconds=self.owner.timeout_seconds,
+        )
+
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far the task is (0 to 1); written with the next heartbeat, and only while this attempt owns it."""
         if not 0.0 <= fraction <= 1.0:
@@ -136,6 +151,10 @@ class BlockingTaskContext:
     def input_text(self, ref: str) -> str:
         """Read a stored input as text; see TaskContext."""
         return as_text(self.input_bytes(ref))
+
+    def dependency(self, name: str, estimated_tokens: float = 0) -> BlockingDependencyCall:
+        """Call a dependency within its limits: `with ctx.dependency("crm") as call:`; see TaskContext."""
+        return BlockingDependencyCall(self._context.dependency(name, estimated_tokens), self._loop)
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far the task is; see TaskContext."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from app.runtime import Runtime
 from workers.context import ReadInput
+from workers.dependencies import Dependencies
 
 
 @dataclass(slots=True)
@@ -14,11 +15,14 @@ class Facilities:
     """The facilities of one process, by noun."""
 
     read_input: ReadInput
+    dependencies: Dependencies | None = None
 
     async def close(self) -> None:
         """Give up what the facilities hold open."""
+        if self.dependencies is not None:
+            await self.dependencies.close()
 
 
 def open_facilities(runtime: Runtime, *, read_input: ReadInput) -> Facilities:
     """Make the facilities of one process; nothing is connected before it is needed."""
-    return Facilities(read_input=read_input)
+    return Facilities(read_input=read_input, dependencies=Dependencies(runtime))

@@ -26,8 +26,8 @@ class Phase(StrEnum):
 class BreakerPolicy:
     """When to open, when to probe, how to come back.
 
-    It opens when within `window_seconds` at least `open_after` calls failed, and they are at least `failure_ratio` of
-    all. Probes start after `probe_after_seconds`, which grows by `growth` up to `maximum_seconds` while they fail.
+    It opens when `open_after` calls in a row failed, or when so many did within `window_seconds` and they are at least
+    `failure_ratio` of all. Probes start after `probe_after_seconds`, which grows by `growth` up to `maximum_seconds` while they fail.
     """
 
     open_after: int = 5
@@ -50,21 +50,36 @@ class BreakerPolicy:
 
 
 class Outcomes(msgspec.Struct, frozen=True):
-    """What came of calls: those of probes apart. `retry_after_seconds` is the longest that a failed one was told."""
+    """What came of calls: those of probes apart. `in_a_row` are the failures since the last success.
+
+    `retry_after_seconds` is the longest that a failed one was told.
+    """
 
     succeeded: int = 0
     failed: int = 0
     probes_succeeded: int = 0
     probes_failed: int = 0
+    in_a_row: int = 0
     retry_after_seconds: float = 0.0
 
     @property
     def is_empty(self) -> bool:
         """Say whether there is nothing to report."""
-        return self == _NOTHING
+        return not (
+            self.succeeded or self.failed or self.probes_succeeded or self.probes_failed or self.retry_after_seconds
+        )
 
-
-_NOTHING = Outcomes()
+    def plus(self, later: "Outcomes") -> "Outcomes":
+        """Add what came later."""
+        has_success = later.succeeded or later.probes_succeeded
+        return Outcomes(
+            self.succeeded + later.succeeded,
+            self.failed + later.failed,
+            self.probes_succeeded + later.probes_succeeded,
+            self.probes_failed + later.probes_failed,
+            later.in_a_row if has_success else self.in_a_row + later.in_a_row,
+            max(self.retry_after_seconds, later.retry_after_seconds),
+        )
 
 
 class Breaker(msgspec.Struct, frozen=True):
@@ -80,6 +95,7 @@ class Breaker(msgspec.Struct, frozen=True):
     failed: int = 0
     succeeded_before: int = 0
     failed_before: int = 0
+    in_a_row: int = 0
     told: bool = False
     """Whether a Retry-After gave `until`."""
 
@@ -101,7 +117,7 @@ def report(policy: BreakerPolicy, breaker: Breaker, outcomes: Outcomes, now: flo
     match phase_at(breaker, now):
         case Phase.CLOSED:
             counted = _counted(policy, breaker, outcomes, now)
-            if told > 0 or _is_too_much(policy, counted, now):
+            if told > 0 or counted.in_a_row >= policy.open_after or _is_too_much(policy, counted, now):
                 return _opened(policy, counted, told, now)
             return counted
         case Phase.OPEN:
@@ -157,10 +173,11 @@ def _opened(policy: BreakerPolicy, breaker: Breaker, told: float, now: float) ->
 def _counted(policy: BreakerPolicy, breaker: Breaker, outcomes: Outcomes, now: float) -> Breaker:
     succeeded = outcomes.succeeded + outcomes.probes_succeeded
     failed = outcomes.failed + outcomes.probes_failed
+    in_a_row = outcomes.in_a_row if succeeded else breaker.in_a_row + outcomes.in_a_row
     age = now - breaker.window_at
     if age < policy.window_seconds:
         return msgspec.structs.replace(
-            breaker, succeeded=breaker.succeeded + succeeded, failed=breaker.failed + failed
+            breaker, succeeded=breaker.succeeded + succeeded, failed=breaker.failed + failed, in_a_row=in_a_row
         )
     is_next = age < 2 * policy.window_seconds
     return msgspec.structs.replace(
@@ -170,6 +187,7 @@ def _counted(policy: BreakerPolicy, breaker: Breaker, outcomes: Outcomes, now: f
         failed_before=breaker.failed if is_next else 0,
         succeeded=succeeded,
         failed=failed,
+        in_a_row=in_a_row,
     )
 
 

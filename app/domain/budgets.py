@@ -80,9 +80,7 @@ class Purse:
     `estimates` tells what a task of a type costs; a type without one is free and never stopped.
     """
 
-    def __init__(
-        self, budgets: Iterable[Budget], gone: Mapping[str, Amount], estimates: Mapping[str, Amount]
-    ) -> None:
+    def __init__(self, budgets: Iterable[Budget], gone: Mapping[str, Amount], estimates: Mapping[str, Amount]) -> None:
         self._budgets: dict[str, list[Budget]] = {}
         for budget in budgets:
             self._budgets.setdefault(budget.on, []).append(budget)
@@ -113,11 +111,16 @@ class Purse:
             for one in self._budgets[on]
         )
 
-    def stopped(self) -> dict[str, tuple[str, ...]]:
-        """List, by budget, the types of which nothing is released any more, not even retries."""
+    def stopped(self, *, is_first: bool) -> dict[str, tuple[str, ...]]:
+        """List, by budget, the types of which no first attempt, or no attempt at all, is released any more."""
         found: dict[str, tuple[str, ...]] = {}
         for on in self._budgets:
-            types = tuple(name for name, cost in self._estimates.items() if self.is_passed(on, cost, is_first=False))
+            types = tuple(
+                name
+                for name, cost in self._estimates.items()
+                if on in (f"{BudgetKind.TYPE}:{name}", ALL) or on.startswith(f"{BudgetKind.TENANT}:")
+                if self.is_passed(on, cost, is_first=is_first)
+            )
             if types:
                 found[on] = types
         return found

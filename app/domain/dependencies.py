@@ -39,7 +39,7 @@ class Dependency:
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     reserve: Mapping[str, float] = field(default_factory=dict)
-    breaker: BreakerPolicy = BreakerPolicy()
+    breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
 
     def parts(self) -> dict[str, Part]:
         """Divide the limits: the reserves in whole numbers, rounded up, and the rest for all."""
@@ -177,9 +177,7 @@ def renew(
     return Renewal(kept, tuple(slices), probes, tuple(grants))
 
 
-def _at_once(
-    part: Part, bound: int | None, ask: Ask, rivals: Sequence[Slice], total: int
-) -> tuple[int | None, int]:
+def _at_once(part: Part, bound: int | None, ask: Ask, rivals: Sequence[Slice], total: int) -> tuple[int | None, int]:
     """Say how many calls at once the worker may have, and how many are kept as its own."""
     limits = [limit for limit in (part.concurrency, bound) if limit is not None]
     if not limits:
@@ -256,7 +254,7 @@ class DependencyGate:
 
     def is_saturated(self, priority_class: str) -> bool:
         """Say whether calls of the class have to wait already."""
-        return self.dependency.pools_of(priority_class)[0] in self.saturated
+        return all(pool in self.saturated for pool in self.dependency.pools_of(priority_class))
 
 
 def gate_of(
@@ -269,7 +267,8 @@ def gate_of(
         case Phase.OPEN:
             return DependencyGate(dependency, 0, saturated)
         case Phase.HALF_OPEN:
-            return DependencyGate(dependency, max(0, breaker.probe_tasks(policy, state, now) - probes_released), saturated)
+            more = breaker.probe_tasks(policy, state, now) - probes_released
+            return DependencyGate(dependency, max(0, more), saturated)
         case Phase.CLOSED:
             bound = breaker.ceiling(policy, state, now)
             return DependencyGate(dependency, None if bound is None else max(0, bound - in_flight), saturated)

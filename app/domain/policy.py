@@ -1,4 +1,6 @@
-"""The policy as values: classes, rules, limits, dependencies, budgets. What a file must look like is `policy_file`; nothing here decides.
+"""The policy as values: classes, rules, limits, dependencies, budgets.
+
+What a file must look like is `policy_file`; nothing here decides.
 
 Class names exist in the policy and nowhere else in the code. A class's rank is its order in the file: 0 goes first.
 `aging`, `may_preempt`, `on_saturation` and `contingency` are read and checked, so that a policy may already say them;

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from decimal import Decimal, InvalidOperation
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import TypeVar
 
@@ -121,7 +121,9 @@ class Section:
         if value is None:
             return None
         try:
-            amount = Decimal(str(value)) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+            amount = (
+                Decimal(str(value)) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+            )
         except InvalidOperation:
             amount = None
         if amount is not None and amount.is_finite() and 0 <= amount < 10**12 and amount == round(amount, 6):

@@ -53,9 +53,9 @@ class Demand:
 
     `heads` gives per class the tenants with the lowest virtual times and the first tasks of each. `in_flight` counts
     released and running tasks by limit (`type:x`, `tenant:y`, `group:z`, `dependency:d`). `paused` has the spellings
-    `class:…`, `type:…`, `tenant:…`, `group:…`, `dependency:…`. `dependencies` are those that stop or bound something, by
-    name; `purse` holds the budgets. `passed_over` comes from the previous plan; when it is
-    lost (a new leader), a turn only comes later.
+    `class:…`, `type:…`, `tenant:…`, `group:…`, `dependency:…`. `dependencies` are those that stop or bound something,
+    by name; `purse` holds the budgets. `passed_over` comes from the previous plan; when it is lost (a new leader), a
+    turn only comes later.
     """
 
     heads: Mapping[str, Sequence[TenantHeads]]
