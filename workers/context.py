@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from app.domain.errors import DeadLetter
@@ -93,6 +94,12 @@ class TaskContext:
             attempt_timeout_seconds=self.owner.timeout_seconds,
         )
 
+    async def spent(self, *, cost_usd: Decimal = Decimal(0), tokens: int = 0) -> None:
+        """Count money and tokens paid elsewhere towards the budgets; model calls are counted by themselves."""
+        if self._facilities.budgets is None:
+            raise DeadLetter("no_budgets", "spending cannot be counted from a child process")
+        await self._facilities.budgets.spent(self.owner, cost_usd=cost_usd, tokens=tokens)
+
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far the task is (0 to 1); written with the next heartbeat, and only while this attempt owns it."""
         if not 0.0 <= fraction <= 1.0:
@@ -155,6 +162,11 @@ class BlockingTaskContext:
     def dependency(self, name: str, estimated_tokens: float = 0) -> BlockingDependencyCall:
         """Call a dependency within its limits: `with ctx.dependency("crm") as call:`; see TaskContext."""
         return BlockingDependencyCall(self._context.dependency(name, estimated_tokens), self._loop)
+
+    def spent(self, *, cost_usd: Decimal = Decimal(0), tokens: int = 0) -> None:
+        """Count money and tokens that were paid elsewhere; see TaskContext."""
+        counting = self._context.spent(cost_usd=cost_usd, tokens=tokens)
+        asyncio.run_coroutine_threadsafe(counting, self._loop).result()
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far the task is; see TaskContext."""

@@ -6,6 +6,7 @@ Every facility has a file of its noun in this package and takes the `Attempt` fi
 from dataclasses import dataclass
 
 from app.runtime import Runtime
+from workers.budgets import Budgets
 from workers.context import ReadInput
 from workers.dependencies import Dependencies
 
@@ -16,6 +17,7 @@ class Facilities:
 
     read_input: ReadInput
     dependencies: Dependencies | None = None
+    budgets: Budgets | None = None
 
     async def close(self) -> None:
         """Give up what the facilities hold open."""
@@ -25,4 +27,4 @@ class Facilities:
 
 def open_facilities(runtime: Runtime, *, read_input: ReadInput) -> Facilities:
     """Make the facilities of one process; nothing is connected before it is needed."""
-    return Facilities(read_input=read_input, dependencies=Dependencies(runtime))
+    return Facilities(read_input=read_input, dependencies=Dependencies(runtime), budgets=Budgets(runtime))

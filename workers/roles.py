@@ -93,6 +93,8 @@ async def _stand_for_the_lead(runtime: Runtime, stop: asyncio.Event, database_ur
             # Figures of a former leader would stand beside the new one's, and whoever takes the larger would see them.
             runtime.metrics.class_figures(())
             runtime.metrics.dead_letters_open({})
+            runtime.metrics.dependency_states({}, since_seconds=0.0)
+            runtime.metrics.budgets({})
 
     on_lead(False)
     loop = DispatcherLoop(runtime, Dispatcher(runtime, holder=holder, volatile=volatile), on_lead=on_lead)

@@ -27,7 +27,8 @@ class BreakerPolicy:
     """When to open, when to probe, how to come back.
 
     It opens when `open_after` calls in a row failed, or when so many did within `window_seconds` and they are at least
-    `failure_ratio` of all. Probes start after `probe_after_seconds`, which grows by `growth` up to `maximum_seconds` while they fail.
+    `failure_ratio` of all. Probes start after `probe_after_seconds`, which grows by `growth` up to `maximum_seconds`
+    while they fail.
     """
 
     open_after: int = 5

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -57,18 +56,35 @@ async def standings_of(
     return await _standings(connection, found)
 
 
-async def page_of(runtime: Runtime, *, after: str, limit: int) -> list[BudgetStanding]:
-    """Read budgets with what is spent: those of the policy first, then the tenants', by id.
+async def read_budgets(
+    runtime: Runtime, tenant_id: str | None, *, after: str | None, limit: int
+) -> tuple[list[BudgetStanding], str | None]:
+    """Read a page of budgets with what is spent: the policy's first, then the tenants' by id; a tenant's own only.
 
-    `after` is empty, or `tenant:` and the id of the last one seen.
+    Returns it with what the next page begins after: `policy:` and a place in the policy, or `tenant:` and an id.
     """
+    kind, _, last = (after or "policy:0").partition(":")
 
-    async def work(connection: AsyncConnection) -> list[BudgetStanding]:
-        found = [] if after else list(runtime.policy.current.budgets)
-        found += await budgets.page(connection, after=after.partition(":")[2], limit=limit)
-        return await _standings(connection, found)
+    async def work(connection: AsyncConnection) -> tuple[list[BudgetStanding], str | None]:
+        if tenant_id is not None:
+            return await standings_of(runtime, connection, tenant_id), None
+        place = int(last) if kind == "policy" and last.isdecimal() else 0
+        found = list(runtime.policy.current.budgets)[place : place + limit] if kind == "policy" else []
+        if len(found) == limit:
+            return await _standings(connection, found), f"policy:{place + limit}"
+        rest = limit - len(found)
+        tenants = await budgets.page(connection, after=last if kind == "tenant" else "", limit=rest + 1)
+        following = tenants[rest - 1].on if len(tenants) > rest else None
+        return await _standings(connection, [*found, *tenants[:rest]]), following
 
     return await runtime.database.run(work)
+
+
+async def standings_of_spenders(runtime: Runtime, connection: AsyncConnection) -> list[BudgetStanding]:
+    """Read the policy's budgets, and those of the tenants that spent something today."""
+    day, _ = await spending.today(connection)
+    found = [*runtime.policy.current.budgets, *await budgets.of_spenders(connection, day)]
+    return await _standings(connection, found)
 
 
 async def _standings(connection: AsyncConnection, found: Sequence[Budget]) -> list[BudgetStanding]:
@@ -88,6 +104,18 @@ async def estimates(runtime: Runtime, connection: AsyncConnection) -> dict[str, 
     first = Amount(Decimal(str(settings.first_cost_usd)), Decimal(settings.first_tokens))
     guessed = {name: first for name, one in runtime.registry.items() if one.spec.depends_on}
     return guessed | await spending.cost_of_an_attempt(connection)
+
+
+async def expected(
+    connection: AsyncConnection, found: Sequence[Budget], costs: Mapping[str, Amount]
+) -> dict[str, Amount]:
+    """Sum for each budget what was spent today and what the tasks in flight are expected to cost."""
+    gone = await spent_today(connection, found)
+    for (task_type, tenant_id, _), count in (await flights.counts_by_name(connection)).items():
+        cost = costs.get(task_type)
+        for on in subjects(tenant_id, task_type) if cost is not None else ():
+            gone[on] = gone.get(on, NOTHING).plus(cost or NOTHING, count)
+    return gone
 
 
 class PurseKeeper:
@@ -154,14 +182,7 @@ class PurseKeeper:
             if started - self._estimated_at > _HISTORY_SECONDS:
                 self._estimates = await estimates(self._runtime, connection)
                 self._estimated_at = started
-            gone = await spent_today(connection, found)
-            flying = Counter[tuple[str, str]]()
-            for (task_type, tenant_id, _), count in (await flights.counts_by_name(connection)).items():
-                flying[tenant_id, task_type] += count
-        for (tenant_id, task_type), count in flying.items():
-            cost = self._estimates.get(task_type)
-            for on in subjects(tenant_id, task_type) if cost is not None else ():
-                gone[on] = gone.get(on, NOTHING).plus(cost or NOTHING, count)
+            gone = await expected(connection, found, self._estimates)
         purse = Purse(found, gone, self._estimates)
         for tenant_id, task_type in self._released:
             purse.take(tenant_id, task_type)

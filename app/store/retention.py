@@ -103,6 +103,7 @@ _OTHERS = {
     "inputs": _INPUTS,
     "idempotency_keys": text(_by_time("idempotency_keys", "tenant_id, endpoint, key", "created_at")),
     "release_rounds": text(_by_time("release_rounds", "round_id", "at")),
+    "spending": text(_by_time("spending", "day, tenant_id, type, shard", "day")),
     "bulk_actions": text(_by_time("bulk_actions", "bulk_action_id", "updated_at", "AND state <> 'running'")),
 }
 # The audit has no index by time; its ids are ordered by time.
@@ -115,7 +116,7 @@ DELETE FROM audit a USING old o WHERE a.audit_id = o.audit_id
 
 
 async def remove_old(connection: AsyncConnection, what: str, *, days: float, limit: int) -> int:
-    """Remove up to `limit` rows of `inputs`, `idempotency_keys`, `release_rounds` or `bulk_actions`."""
+    """Remove up to `limit` rows of `inputs`, `idempotency_keys`, `release_rounds`, `spending` or `bulk_actions`."""
     return (await connection.execute(_OTHERS[what], {"days": days, "limit": limit})).rowcount
 
 

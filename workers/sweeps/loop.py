@@ -11,7 +11,7 @@ from functools import partial
 from app.runtime import Runtime
 from app.store.database import is_transient
 from app.telemetry.logs import event
-from workers.sweeps import bulk, expiry, figures, republish, rescuer, retention, schedules, vacuum
+from workers.sweeps import bulk, dependencies, expiry, figures, republish, rescuer, retention, schedules, vacuum
 
 log = logging.getLogger("despacho.sweeps")
 
@@ -41,6 +41,12 @@ def sweeps_of(runtime: Runtime) -> tuple[Sweep, ...]:
         Sweep("bulk", bulk.run_once, bulk.INTERVAL_SECONDS),
         Sweep("republish", republish.run_once, republish.INTERVAL_SECONDS),
         Sweep("figures", figures.run_once, figures.INTERVAL_SECONDS, most_share=0.05),
+        Sweep(
+            "dependencies",
+            partial(dependencies.run_once, clock=dependencies.Clock()),
+            dependencies.INTERVAL_SECONDS,
+            most_share=0.05,
+        ),
         Sweep("vacuum", vacuum.run_once, vacuum.INTERVAL_SECONDS, most_share=0.05),
         Sweep("retention", partial(retention.run_once, cursor=retention.Cursor()), every_seconds),
     )
