@@ -95,7 +95,7 @@ class DependencyGate:
 
     @property
     def _is_suspect(self) -> bool:
-        """Whether this worker alone saw enough to open the breaker: then nothing begins before its report is answered."""
+        """Whether this worker alone saw enough to open the breaker: nothing begins before its report is answered."""
         told = self._reported.plus(self._outcomes)
         return told.in_a_row >= self.dependency.breaker.open_after or told.retry_after_seconds > 0
 
