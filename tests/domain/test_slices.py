@@ -41,9 +41,7 @@ def test_workers_never_run_more_calls_together_than_the_limit(turns: list[tuple[
         keeps = max(worker.in_use, worker.at_once)
         ask = Ask("", keeps=keeps, wanted=max(wanted, worker.in_use), waiting=wanted)
         others = Others(tuple(one.slice for one in workers if one is not worker))
-        renewal = renew(
-            dependency, standing, others, [ask], outcomes=Outcomes(), probing=0, now=now, kept_seconds=2.0
-        )
+        renewal = renew(dependency, standing, others, [ask], outcomes=Outcomes(), probing=0, now=now, kept_seconds=2.0)
         standing, worker.slice = renewal.standing, renewal.slices[0]
         at_once = renewal.grants[0].at_once
         assert at_once is not None
@@ -95,7 +93,9 @@ def test_what_a_call_used_beyond_its_estimate_is_paid_back_before_the_next() -> 
     assert first.grants[0].tokens == 100
 
     late = Ask("", wanted=1, waiting=1, tokens=100, largest=100, tokens_back=-3000)
-    second = renew(dependency, first.standing, Others(), [late], outcomes=Outcomes(), probing=0, now=1, kept_seconds=2.0)
+    second = renew(
+        dependency, first.standing, Others(), [late], outcomes=Outcomes(), probing=0, now=1, kept_seconds=2.0
+    )
 
     assert second.grants[0].tokens == 0
     assert second.grants[0].next_in_seconds > 20

@@ -127,5 +127,5 @@ async def test_ten_thousand_tenants_with_budgets_do_not_slow_a_look(runtime: Run
 
     tenant_types, _ = keeper.tenant_types()
     assert tenant_types == ["t77:echo"], "only tenants with work waiting are looked at"
-    await eventually(lambda: keeper._pace.due())  # noqa: SLF001 - the pace is what keeps it off the rounds
+    await eventually(lambda: keeper._pace.due())
     await keeper.close()
