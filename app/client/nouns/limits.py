@@ -1,5 +1,6 @@
 """How dependencies and budgets stand."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Generic, Literal
@@ -47,7 +48,7 @@ class Dependencies(Bound[S], Generic[S]):
     """`client.dependencies`."""
 
     @call
-    def list(self) -> Request[list[Dependency]]:
+    def list(self) -> Request[Sequence[Dependency]]:
         """Read how every dependency stands."""
         return get_items("/v1/dependencies", Dependency)
 
