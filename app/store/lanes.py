@@ -69,6 +69,8 @@ class LaneHeads:
 
 # The lanes with the lowest virtual time of each class that may release something, and the first rows of each; one row
 # a lane, because decoding five arrays costs a fifth of decoding a row per task.
+# What budgets stop may be thousands: a subquery is hashed, an array that is a parameter is searched from its start
+# (10,000 stopped tenants: 9 ms instead of 615).
 # `floors` are lower bounds of order_at per lane: what lies before was seen to be gone (see dispatch.Dispatcher._heads).
 _FLOOR = """COALESCE((SELECT f.floor_at FROM unnest(CAST(:floor_lanes AS bigint[]), CAST(:floors AS timestamptz[]))
                     AS f(lane_id, floor_at) WHERE f.lane_id = r.lane_id LIMIT 1), '-infinity')"""
@@ -88,8 +90,8 @@ turn AS MATERIALIZED (
           AND l.tenant_id <> ALL (CAST(:skip_tenants AS text[]))
           AND l.task_group <> ALL (CAST(:skip_groups AS text[]))
           AND l.priority_class || ':' || l.task_type <> ALL (CAST(:skip_class_types AS text[]))
-          AND l.tenant_id || ':' || l.task_type <> ALL (CAST(:skip_tenant_types AS text[]))
-          AND (l.tenant_id || ':' || l.task_type <> ALL (CAST(:skip_firsts AS text[]))
+          AND l.tenant_id || ':' || l.task_type NOT IN (SELECT s FROM unnest(CAST(:skip_tenant_types AS text[])) AS s)
+          AND (l.tenant_id || ':' || l.task_type NOT IN (SELECT s FROM unnest(CAST(:skip_firsts AS text[])) AS s)
                OR (SELECT bool_or(f.attempt > 1) FROM (
                        SELECT r.attempt FROM ready r WHERE r.lane_id = l.lane_id ORDER BY r.order_at, r.task_id LIMIT 20
                    ) f))
