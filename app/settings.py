@@ -197,6 +197,30 @@ class ApprovalSettings(_Group):
     )
 
 
+class DependencySettings(_Group):
+    """How workers share the limits of the dependencies that the policy names."""
+
+    slice_seconds: Seconds = Field(
+        2.0, description="how long a worker may use what it was given; renewed at half of it, or lost with the worker"
+    )
+    wait_seconds: Seconds = Field(
+        1.0, description="how long a call waits for a permit; then its task gives the worker back, its attempt unspent"
+    )
+
+
+class BudgetSettings(_Group):
+    """What the dispatcher reckons with before it knows what a task costs."""
+
+    refresh_seconds: Seconds = Field(1.0, description="how often the leader reads what is spent, off its rounds")
+    first_cost_usd: float = Field(
+        0.01, ge=0, allow_inf_nan=False, description="assumed for a task of a type without history"
+    )
+    first_tokens: int = Field(2000, ge=0, description="the same in tokens")
+    look_again_seconds: Seconds = Field(
+        300.0, description="a task whose call would pass a budget comes back after this, or when the day turns"
+    )
+
+
 class RetentionSettings(_Group):
     """How long what has ended is kept, and how its removal is paced."""
 
@@ -215,6 +239,7 @@ class RetentionSettings(_Group):
         730.0, gt=0, description="what each model call cost; the answers themselves go with their tasks"
     )
     release_rounds_days: float = Field(30.0, gt=0, description="what each release put off, and why")
+    spending_days: float = Field(400.0, gt=0, description="what was spent, by day, tenant and type")
     batch_size: int = Field(1000, ge=10, le=10_000, description="rows removed by one statement")
     interval_seconds: Seconds = Field(60.0, description="pause between two turns of the removal")
 
@@ -265,6 +290,8 @@ class Settings(BaseSettings):
     approvals: ApprovalSettings = ApprovalSettings()
     retention: RetentionSettings = RetentionSettings()
     llm: LlmSettings = LlmSettings()
+    dependencies: DependencySettings = DependencySettings()
+    budgets: BudgetSettings = BudgetSettings()
 
     @field_validator("task_modules", mode="before")
     @classmethod

@@ -110,6 +110,7 @@ _OTHERS = {
     "inputs": _INPUTS,
     "idempotency_keys": text(_by_time("idempotency_keys", "tenant_id, endpoint, key", "created_at")),
     "release_rounds": text(_by_time("release_rounds", "round_id", "at")),
+    "spending": text(_by_time("spending", "day, tenant_id, type, shard", "day")),
     "bulk_actions": text(_by_time("bulk_actions", "bulk_action_id", "updated_at", "AND state <> 'running'")),
 }
 # The audit has no index by time; its ids are ordered by time.
@@ -138,7 +139,7 @@ async def remove_effects(connection: AsyncConnection, *, now: datetime, days: fl
 
 
 async def remove_old(connection: AsyncConnection, what: str, *, days: float, limit: int) -> int:
-    """Remove up to `limit` rows of `inputs`, `idempotency_keys`, `release_rounds` or `bulk_actions`."""
+    """Remove up to `limit` rows of `inputs`, `idempotency_keys`, `release_rounds`, `spending` or `bulk_actions`."""
     return (await connection.execute(_OTHERS[what], {"days": days, "limit": limit})).rowcount
 
 

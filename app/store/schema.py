@@ -54,6 +54,9 @@ tenants = sa.Table(
     sa.Column("submit_burst", sa.Integer),
     sa.Column("max_open_tasks", sa.Integer),
     _when("created_at", nullable=False),
+    sa.Column("budget_cost_usd_per_day", sa.Numeric),
+    sa.Column("budget_tokens_per_day", sa.BigInteger),
+    sa.Column("budget_retry_margin", sa.Double),
 )
 
 api_keys = sa.Table(
@@ -591,4 +594,48 @@ prompt_versions = sa.Table(
     sa.Column("version", sa.Integer, primary_key=True, autoincrement=False),
     _name("sha256"),
     _when("first_used_at", nullable=False),
+)
+
+dependencies = sa.Table(
+    "dependencies",
+    metadata,
+    _name("name", primary_key=True),
+    sa.Column("standing", sa.Text, nullable=False),
+    _when("updated_at", nullable=False),
+    postgresql_with={"fillfactor": "30", **_BUSY},
+)
+
+dependency_slices = sa.Table(
+    "dependency_slices",
+    metadata,
+    _name("dependency", primary_key=True),
+    _name("worker_id", primary_key=True),
+    sa.Column("slices", sa.Text, nullable=False),
+    sa.Column("probes", sa.Integer, nullable=False),
+    sa.Column("in_use", sa.Integer, nullable=False),
+    sa.Column("waiting", sa.Integer, nullable=False),
+    _when("expires_at", nullable=False),
+    postgresql_with={"fillfactor": "30", **_BUSY},
+)
+
+# What was spent, by UTC day. The shard keeps workers that write at the same time off each other's rows.
+spending = sa.Table(
+    "spending",
+    metadata,
+    sa.Column("day", sa.Date, primary_key=True),
+    _name("tenant_id", primary_key=True),
+    _name("type", primary_key=True),
+    sa.Column("shard", sa.SmallInteger, primary_key=True),
+    sa.Column("cost_usd", sa.Numeric, nullable=False),
+    sa.Column("tokens", sa.BigInteger, nullable=False),
+    sa.Column("calls", sa.BigInteger, nullable=False),
+    sa.Column("attempts", sa.BigInteger, nullable=False),
+    postgresql_with={"fillfactor": "70"},
+)
+
+budget_alerts = sa.Table(
+    "budget_alerts",
+    metadata,
+    sa.Column("day", sa.Date, primary_key=True),
+    _name("subject", primary_key=True),
 )

@@ -63,6 +63,7 @@ async def _others(runtime: Runtime, settings: RetentionSettings) -> int:
         "inputs": settings.inputs_days,
         "idempotency_keys": settings.idempotency_days,
         "release_rounds": settings.release_rounds_days,
+        "spending": settings.spending_days,
         "bulk_actions": settings.final_tasks_days,
     }
     removed = 0
