@@ -40,7 +40,9 @@ gone AS (
     RETURNING t.task_id
 ),
 history AS (DELETE FROM attempts a USING gone g WHERE a.task_id = g.task_id),
-told AS (DELETE FROM events e USING gone g WHERE e.task_id = g.task_id)
+told AS (DELETE FROM events e USING gone g WHERE e.task_id = g.task_id),
+hooks AS (DELETE FROM webhooks w USING gone g WHERE w.task_id = g.task_id RETURNING w.webhook_id),
+tries AS (DELETE FROM webhook_tries y USING hooks h WHERE y.webhook_id = h.webhook_id)
 SELECT (SELECT max(task_id) FROM seen) AS last, (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM gone) AS removed
 """)
 

@@ -11,7 +11,7 @@ from app.api.problems import Problem
 from app.api.schemas.common import Body, Instant, Json, Label
 from app.domain.lifecycle import TaskStatus
 
-LATER_FIELDS = frozenset({"supersede_key", "callback_url"})
+LATER_FIELDS = frozenset({"supersede_key"})
 
 
 class Source(Body):
@@ -40,6 +40,14 @@ class TaskSubmission(Body):
     max_attempts: Annotated[int | None, Field(ge=1, le=100, description="may only lower the type's")] = None
     timeout_seconds: Annotated[
         float | None, Field(gt=0, le=604_800, allow_inf_nan=False, description="may only lower the type's")
+    ] = None
+    callback_url: Annotated[
+        str | None,
+        StringConstraints(min_length=1, max_length=2000),
+        Field(
+            description="told by a signed POST when the task has ended: http or https, no user in it, public addresses",
+            examples=["https://hooks.example.com/despacho"],
+        ),
     ] = None
     metadata: Annotated[dict[str, JsonValue] | None, Field(description="kept and given back as it is")] = None
 
