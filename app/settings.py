@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from pydantic_settings import SettingsError as UnreadableSetting
 
+from app.domain.addresses import parse_allowed
+
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -131,6 +133,32 @@ class WebhookSettings(_Group):
         if self.backoff_cap_seconds < self.backoff_base_seconds:
             raise ValueError("backoff_cap_seconds should be at least backoff_base_seconds")
         return self
+class OutboundSettings(_Group):
+    """What calls to the outside may reach, and how long and how large they may be."""
+
+    allowed_networks: Annotated[list[str], NoDecode] = Field(
+        default_factory=list,
+        description="comma-separated networks, addresses or host names (.example.lan: all below it) that may be called"
+        " although they are private or of this machine",
+    )
+    connect_timeout_seconds: Seconds = Field(5.0, description="to resolve a name and connect")
+    read_timeout_seconds: Seconds = Field(30.0, description="between two parts of a response")
+    deadline_seconds: Seconds = Field(120.0, description="for a whole call; a call may only lower it")
+    max_response_bytes: int = Field(10 * 1024 * 1024, ge=1024, description="a larger response is a failure")
+    max_redirects: int = Field(5, ge=0, le=20, description="followed at most, where a call follows them at all")
+    max_connections: int = Field(100, ge=1, le=10_000, description="open at the same time per process")
+    ca_file: Path | None = Field(None, description="PEM file of authorities that are trusted beside the usual ones")
+
+    @field_validator("allowed_networks", mode="before")
+    @classmethod
+    def _split_networks(cls, value: object) -> object:
+        return _split(value)
+
+    @field_validator("allowed_networks")
+    @classmethod
+    def _readable_networks(cls, value: list[str]) -> list[str]:
+        parse_allowed(value)
+        return value
 
 
 class RetentionSettings(_Group):
@@ -190,6 +218,7 @@ class Settings(BaseSettings):
     dispatcher: DispatcherSettings = DispatcherSettings()
     worker: WorkerSettings = WorkerSettings()
     webhooks: WebhookSettings = WebhookSettings()
+    outbound: OutboundSettings = OutboundSettings()
     retention: RetentionSettings = RetentionSettings()
 
     @field_validator("task_modules", mode="before")
