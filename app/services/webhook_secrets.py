@@ -1,13 +1,13 @@
 """What signs a tenant's events: making secrets, letting them overlap, and retiring them.
 
-A secret is shown once, when it is made; it is stored as it is, since signing needs it, and whatever begins with `whsec_`
-is kept out of every log (`telemetry/redaction.py`). Until somebody makes one, a tenant's events are signed with one that nobody was
-shown: every event is signed from the first on, and a receiver that wants to check asks for a secret that it knows.
+A secret is shown once, when it is made. It is stored as it is, since signing needs it; whatever begins with `whsec_` is
+kept out of every log (`telemetry/redaction.py`). Until somebody makes one, a tenant's events are signed with one that
+nobody was shown: every event is signed from the first on, and whoever wants to check asks for a secret to be made.
 """
 
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,9 +55,7 @@ async def create(runtime: Runtime, actor: Actor, tenant_id: str, *, overlap_seco
     return MintedSecret(secret, await runtime.database.run(once, retry_for_seconds=0.0))
 
 
-async def page(
-    runtime: Runtime, *, tenant_id: str | None, before: str | None, limit: int
-) -> Sequence[Row[Any]]:
+async def page(runtime: Runtime, *, tenant_id: str | None, before: str | None, limit: int) -> Sequence[Row[Any]]:
     """Read what is known of secrets, never the secrets, newest first."""
     return await runtime.database.run(
         lambda connection: store.page(connection, tenant_id=tenant_id, before=before, limit=limit)
@@ -79,11 +77,11 @@ async def retire(runtime: Runtime, actor: Actor, webhook_secret_id: str) -> None
     await runtime.database.run(once)
 
 
-async def signing_secrets(runtime: Runtime, tenant_ids: Collection[str]) -> Mapping[str, list[str]]:
+async def signing_secrets(runtime: Runtime, tenant_ids: Collection[str]) -> dict[str, list[str]]:
     """Give the secrets that sign the events of these tenants now, at least one for each."""
 
-    async def once(connection: AsyncConnection) -> Mapping[str, list[str]]:
-        found = dict(await store.valid(connection, list(tenant_ids)))
+    async def once(connection: AsyncConnection) -> dict[str, list[str]]:
+        found = await store.valid(connection, list(tenant_ids))
         missing = sorted(set(tenant_ids) - found.keys())
         for tenant_id in missing:
             await store.ensure(

@@ -77,11 +77,6 @@ async def redeliver(runtime: Runtime, actor: Actor, webhook_id: str) -> Row[Any]
     return await runtime.database.run(once)
 
 
-async def states_of(runtime: Runtime, task_ids: Sequence[str]) -> dict[str, str]:
-    """Tell how the newest event of each task stands; a task that has not ended yet has none."""
-    return await runtime.database.run(lambda connection: store.states_of(connection, task_ids))
-
-
 async def _seen(connection: AsyncConnection, actor: Actor, webhook_id: str) -> Row[Any]:
     row = await store.get(connection, webhook_id)
     if row is None:

@@ -32,8 +32,13 @@ TASK_COLUMNS = (
     "callback_url"
 )
 
+_CALLBACK_STATE = (
+    "CASE WHEN callback_url IS NOT NULL THEN (SELECT w.state FROM webhooks w WHERE w.task_id = tasks.task_id "
+    "ORDER BY w.webhook_id DESC LIMIT 1) END AS callback_state"
+)
 _GET = text(
-    f"SELECT {TASK_COLUMNS}, result, input, facts, crashes FROM tasks WHERE task_id = ANY(CAST(:ids AS text[]))"
+    f"SELECT {TASK_COLUMNS}, result, input, facts, crashes, {_CALLBACK_STATE} FROM tasks "
+    "WHERE task_id = ANY(CAST(:ids AS text[]))"
 )
 
 

@@ -1,6 +1,6 @@
 """What signs a tenant's events. The secret itself is kept, since a signature needs it; no list ever reads it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Row, text
@@ -69,7 +69,7 @@ async def ensure(connection: AsyncConnection, *, webhook_secret_id: str, tenant_
     await connection.execute(_ENSURE, values)
 
 
-async def valid(connection: AsyncConnection, tenant_ids: Sequence[str]) -> Mapping[str, list[str]]:
+async def valid(connection: AsyncConnection, tenant_ids: Sequence[str]) -> dict[str, list[str]]:
     """Read the valid secrets of tenants, the newest first; tenants without one are left out."""
     found: dict[str, list[str]] = {}
     for row in (await connection.execute(_VALID, {"tenant_ids": list(tenant_ids)})).fetchall():

@@ -217,13 +217,6 @@ async def tries_of(connection: AsyncConnection, webhook_id: str, limit: int) -> 
     return (await connection.execute(_TRIES, {"webhook_id": webhook_id, "limit": limit})).fetchall()
 
 
-async def states_of(connection: AsyncConnection, task_ids: Sequence[str]) -> dict[str, str]:
-    """Read the state of the newest event of each of these tasks; those without one are left out."""
-    query = select(_TABLE.task_id, _TABLE.state).distinct(_TABLE.task_id).where(_TABLE.task_id.in_(task_ids))
-    rows = await connection.execute(query.order_by(_TABLE.task_id, _TABLE.webhook_id.desc()))
-    return {row.task_id: row.state for row in rows.fetchall()}
-
-
 _REDELIVER = text("""
 WITH moved AS (
     UPDATE webhooks SET state = 'waiting', next_try_at = clock_timestamp(), tries_forgiven = tries, settled_at = NULL,

@@ -20,6 +20,8 @@ from app.api.routers import (
     task_types,
     tasks,
     tenants,
+    webhook_secrets,
+    webhooks,
     workers,
 )
 
@@ -33,6 +35,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     dead_letters.router,
     inputs.router,
     schedules.router,
+    webhooks.router,
+    webhook_secrets.router,
     pauses.router,
     task_types.router,
     classes.router,

@@ -10,6 +10,7 @@ from pydantic import Field, JsonValue, StringConstraints
 from app.api.problems import Problem
 from app.api.schemas.common import Body, Instant, Json, Label
 from app.domain.lifecycle import TaskStatus
+from app.domain.webhooks import WebhookState
 
 LATER_FIELDS = frozenset({"supersede_key"})
 
@@ -101,6 +102,17 @@ class TaskLinks(msgspec.Struct, frozen=True):
     logs: str | None
 
 
+class TaskCallback(msgspec.Struct, frozen=True):
+    """Who is told of the task's end, and whether it was told of the last one: null while the task has not ended.
+
+    The whole URL may hold a secret: it is there for keys with the scope payloads:read only, and not in lists.
+    """
+
+    host: str
+    state: WebhookState | msgspec.UnsetType | None = msgspec.UNSET
+    url: str | msgspec.UnsetType = msgspec.UNSET
+
+
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """A task as it is now."""
 
@@ -135,6 +147,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
     metadata: Json
     links: TaskLinks
+    callback: TaskCallback | msgspec.UnsetType = msgspec.UNSET
+    """There where the submission named a `callback_url`; its events are at GET /v1/webhooks?task_id=…"""
     input: Json | msgspec.UnsetType = msgspec.UNSET
     withheld: list[Literal["result"]] | msgspec.UnsetType = msgspec.UNSET
     """What there is and this key may not see (scope payloads:read)."""
