@@ -121,8 +121,10 @@ class WebhookSettings(_Group):
     backoff_cap_seconds: Seconds = Field(
         14_400.0, description="the longest; pauses grow fourfold and are drawn at random, Retry-After is kept to"
     )
-    max_in_flight: int = Field(64, ge=1, le=1000, description="tries on their way at the same time")
-    max_in_flight_per_host: int = Field(8, ge=1, le=1000, description="of them to one host")
+    max_in_flight: int = Field(128, ge=1, le=1000, description="tries on their way at the same time")
+    max_in_flight_per_host: int = Field(
+        8, ge=1, le=1000, description="of them to one host; to one that did not answer last, a single one"
+    )
     max_in_flight_per_tenant: int = Field(32, ge=1, le=1000, description="of them for one tenant")
     result_max_bytes: int = Field(
         0, ge=0, le=1024 * 1024, description="results up to this size are sent along; 0: none, only a link to the task"
@@ -133,6 +135,8 @@ class WebhookSettings(_Group):
         if self.backoff_cap_seconds < self.backoff_base_seconds:
             raise ValueError("backoff_cap_seconds should be at least backoff_base_seconds")
         return self
+
+
 class OutboundSettings(_Group):
     """What calls to the outside may reach, and how long and how large they may be."""
 

@@ -33,6 +33,7 @@ LEASE_MARGIN_SECONDS = 5.0
 _GATHER_SECONDS = 0.01
 _DRAIN_SECONDS = 1.0
 _BACKOFF_FACTOR = 4.0
+_MOST_SILENT = 1000
 
 
 class WebhookLoop:
@@ -50,6 +51,7 @@ class WebhookLoop:
         self._woken = asyncio.Event()
         self._sending: set[asyncio.Task[None]] = set()
         self._hosts: Counter[str] = Counter()
+        self._silent: set[str] = set()
         self._tenants: Counter[str] = Counter()
         self._counted_at = 0.0
 
@@ -101,12 +103,12 @@ class WebhookLoop:
 
     async def _rest(self, started: int) -> None:
         """Wait for the next look: after a turn that found something, until one of those on their way has ended."""
-        self._woken.clear()
         if started:
             await asyncio.sleep(_GATHER_SECONDS)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(POLL_SECONDS):
+            async with asyncio.timeout(POLL_SECONDS if self._leading else None):
                 await self._woken.wait()
+        self._woken.clear()
 
     async def _wake_when(self, stop: asyncio.Event) -> None:
         await stop.wait()
@@ -125,13 +127,10 @@ class WebhookLoop:
         free = settings.max_in_flight - len(self._sending)
         if free <= 0:
             return 0
-        room = Room(
-            free,
-            settings.max_in_flight_per_host,
-            settings.max_in_flight_per_tenant,
-            dict(self._hosts),
-            dict(self._tenants),
-        )
+        per_host = settings.max_in_flight_per_host
+        # A host that did not answer last holds a single place, so that many of them leave room for the others.
+        hosts = self._hosts + Counter(dict.fromkeys(self._silent, per_host - 1))
+        room = Room(free, per_host, settings.max_in_flight_per_tenant, hosts, self._tenants)
         rows = await store.take(
             self._runtime.database,
             room,
@@ -169,6 +168,7 @@ class WebhookLoop:
         began = time.monotonic()
         answer = await self._try(row, secrets)
         seconds = time.monotonic() - began
+        self._note(row.host, answer)
         following = decide(
             answer, row.tries - row.tries_forgiven, self._settings.max_tries, self._policy, self._runtime.draw()
         )
@@ -189,6 +189,12 @@ class WebhookLoop:
         if row.traceparent is not None:
             headers["traceparent"] = row.traceparent
         return await self._sender.send(row.callback_url, headers, body)
+
+    def _note(self, host: str, answer: Try) -> None:
+        if answer.status_code is not None:
+            self._silent.discard(host)
+        elif len(self._silent) < _MOST_SILENT:
+            self._silent.add(host)
 
     def _link(self, task_id: str) -> str:
         return f"{(self._runtime.settings.api.public_url or '').rstrip('/')}/v1/tasks/{task_id}"
