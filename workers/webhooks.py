@@ -166,7 +166,11 @@ class WebhookLoop:
             # Its task was removed a moment ago, and it is gone with it.
             return
         began = time.monotonic()
-        answer = await self._try(row, secrets)
+        try:
+            answer = await self._try(row, secrets)
+        except Exception as error:
+            event(log, "webhook_not_sent", level=logging.ERROR, error=error, webhook_id=row.webhook_id)
+            answer = Try(None, "not_sendable")
         seconds = time.monotonic() - began
         self._note(row.host, answer)
         following = decide(
@@ -251,6 +255,9 @@ def _ended(row: HotRow, link: str) -> Ended:
         event=row.event,
         tenant_id=row.tenant_id,
         type=row.task_type,
+        group=row.task_group,
+        source_ref=row.source_ref,
+        source_version=row.source_version,
         attempts=row.attempts,
         submitted_at=row.submitted_at,
         ended_at=row.ended_at,

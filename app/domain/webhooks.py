@@ -81,6 +81,9 @@ class Ended:
     event: str
     tenant_id: str
     type: str
+    group: str | None
+    source_ref: str | None
+    source_version: str | None
     attempts: int
     submitted_at: datetime
     ended_at: datetime
@@ -104,6 +107,8 @@ def body_of(ended: Ended) -> bytes:
         "task_id": ended.task_id,
         "type": ended.type,
         "tenant_id": ended.tenant_id,
+        "group": ended.group,
+        "source": None if ended.source_ref is None else {"ref": ended.source_ref, "version": ended.source_version},
         "status": ended.event.removeprefix(EVENT_PREFIX),
         "attempts": ended.attempts,
         "submitted_at": ended.submitted_at,

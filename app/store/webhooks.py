@@ -68,19 +68,17 @@ chosen AS MATERIALIZED (
     SELECT webhook_id FROM fitting WHERE of_tenant <= tenant_room ORDER BY rank, next_try_at, webhook_id LIMIT :free
 ),
 held AS MATERIALIZED (
-    SELECT webhook_id FROM webhooks
+    SELECT webhook_id, task_id FROM webhooks
     WHERE webhook_id = ANY (ARRAY(SELECT webhook_id FROM chosen)) AND state = 'waiting'
       AND next_try_at <= clock_timestamp()
     ORDER BY webhook_id FOR UPDATE SKIP LOCKED
 )
 UPDATE webhooks w SET sending = true, tries = w.tries + 1, last_try_at = clock_timestamp(),
        next_try_at = clock_timestamp() + CAST(:lease_seconds AS float8) * interval '1 second'
-FROM held h WHERE w.webhook_id = h.webhook_id
-RETURNING w.*,
-    (SELECT t.callback_url FROM tasks t WHERE t.task_id = w.task_id) AS callback_url,
-    (SELECT t.traceparent FROM tasks t WHERE t.task_id = w.task_id) AS traceparent,
-    (SELECT CASE WHEN w.event = 'task.done' AND octet_length(t.result) <= :result_max_bytes THEN t.result END
-     FROM tasks t WHERE t.task_id = w.task_id) AS result
+FROM held h LEFT JOIN tasks t ON t.task_id = h.task_id
+WHERE w.webhook_id = h.webhook_id
+RETURNING w.*, t.callback_url, t.traceparent, t.task_group, t.source_ref, t.source_version,
+    CASE WHEN w.event = 'task.done' AND octet_length(t.result) <= :result_max_bytes THEN t.result END AS result
 """)
 
 

@@ -48,12 +48,16 @@ def test_retry_after_is_never_undercut() -> None:
 
 def test_an_event_says_what_ended_how_and_where_to_look() -> None:
     at = datetime(2026, 7, 1, 12, tzinfo=UTC)
-    ended = Ended("task_1", "task.dead_lettered", "acme", "echo", 5, at, at, "timeout", None, True, None, "/v1/tasks/x")
+    ended = Ended(
+        "task_1", "task.dead_lettered", "acme", "echo", "finance", "crm:1", None, 5, at, at, "timeout", None, True, None,
+        "/v1/tasks/x",
+    )  # fmt: skip
 
     told = json.loads(body_of(ended))
 
     assert (told["type"], told["timestamp"]) == ("task.dead_lettered", "2026-07-01T12:00:00Z")
     assert told["data"]["status"] == "dead_lettered"
+    assert told["data"]["source"] == {"ref": "crm:1", "version": None}
     assert told["data"]["error"] == {"type": "timeout", "message": "", "retryable": True}
     assert told["data"]["links"] == {"task": "/v1/tasks/x"}
     assert "result" not in told["data"]

@@ -366,3 +366,18 @@ async def test_a_cancelled_task_tells_of_its_cancellation_alone(database_url: st
 
         assert [one.json()["type"] for one in of_task(receiver, task_id)] == [f"task.{row['status']}"]
         assert row["status"] in (TaskStatus.DONE, TaskStatus.CANCELLED)
+
+
+async def test_an_event_that_cannot_be_signed_is_given_up_and_not_sent_unsigned(database_url: str) -> None:
+    async with a_calling_runtime(database_url, max_tries=1) as runtime, serving() as receiver:
+        (task_id,) = await submitted(runtime, callback_url=receiver.url())
+        await webhook_secrets.create(runtime, OPERATOR, "acme", overlap_seconds=0)
+        await rows(runtime, "UPDATE webhook_secrets SET secret = 'whsec_broken'")
+        await finished(runtime, [task_id])
+        loop = WebhookLoop(runtime)
+        await loop.run_once()
+        await loop.close()
+
+        (row,) = await events_of(runtime, task_id)
+        assert (row["state"], row["last_error_type"]) == ("failed", "not_sendable")
+        assert receiver.connections == 0
