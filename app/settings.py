@@ -123,7 +123,7 @@ class WebhookSettings(_Group):
     )
     max_in_flight: int = Field(128, ge=1, le=1000, description="tries on their way at the same time")
     max_in_flight_per_host: int = Field(
-        8, ge=1, le=1000, description="of them to one host; to one that did not answer last, a single one"
+        16, ge=1, le=1000, description="of them to one host; to one that did not answer last, a single one"
     )
     max_in_flight_per_tenant: int = Field(32, ge=1, le=1000, description="of them for one tenant")
     result_max_bytes: int = Field(

@@ -79,17 +79,12 @@ async def retire(runtime: Runtime, actor: Actor, webhook_secret_id: str) -> None
 
 async def signing_secrets(runtime: Runtime, tenant_ids: Collection[str]) -> dict[str, list[str]]:
     """Give the secrets that sign the events of these tenants now, at least one for each."""
-
-    async def once(connection: AsyncConnection) -> dict[str, list[str]]:
-        found = await store.valid(connection, list(tenant_ids))
-        missing = sorted(set(tenant_ids) - found.keys())
-        for tenant_id in missing:
-            await store.ensure(
-                connection, webhook_secret_id=mint("whsecret"), tenant_id=tenant_id, secret=_new_secret()
-            )
-        return found | (await store.valid(connection, missing) if missing else {})
-
-    return await runtime.database.run(once)
+    database = runtime.database
+    found = await store.valid(database, list(tenant_ids))
+    missing = sorted(set(tenant_ids) - found.keys())
+    for tenant_id in missing:
+        await store.ensure(database, webhook_secret_id=mint("whsecret"), tenant_id=tenant_id, secret=_new_secret())
+    return found | (await store.valid(database, missing) if missing else {})
 
 
 def _new_secret() -> str:

@@ -6,6 +6,8 @@ from typing import Any
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.store.database import Database
+
 MOST_VALID = 5
 _SHOWN = "webhook_secret_id, tenant_id, created_by, created_at, valid_until"
 _LASTS = "(valid_until IS NULL OR valid_until > clock_timestamp())"
@@ -23,7 +25,7 @@ RETURNING {_SHOWN}
 """)
 _ENSURE = text(f"""
 INSERT INTO webhook_secrets (webhook_secret_id, tenant_id, secret, created_at)
-SELECT :webhook_secret_id, :tenant_id, :secret, clock_timestamp()
+SELECT CAST(:webhook_secret_id AS text), CAST(:tenant_id AS text), CAST(:secret AS text), clock_timestamp()
 WHERE NOT EXISTS (SELECT 1 FROM webhook_secrets WHERE tenant_id = :tenant_id AND {_LASTS})
 """)
 _VALID = text(f"""
@@ -63,16 +65,16 @@ async def add(
     return (await connection.execute(_ADD, values)).one()
 
 
-async def ensure(connection: AsyncConnection, *, webhook_secret_id: str, tenant_id: str, secret: str) -> None:
+async def ensure(database: Database, *, webhook_secret_id: str, tenant_id: str, secret: str) -> None:
     """Store a secret that nobody was shown, unless the tenant has a valid one."""
     values = {"webhook_secret_id": webhook_secret_id, "tenant_id": tenant_id, "secret": secret}
-    await connection.execute(_ENSURE, values)
+    await database.execute_hot(_ENSURE, values)
 
 
-async def valid(connection: AsyncConnection, tenant_ids: Sequence[str]) -> dict[str, list[str]]:
+async def valid(database: Database, tenant_ids: Sequence[str]) -> dict[str, list[str]]:
     """Read the valid secrets of tenants, the newest first; tenants without one are left out."""
     found: dict[str, list[str]] = {}
-    for row in (await connection.execute(_VALID, {"tenant_ids": list(tenant_ids)})).fetchall():
+    for row in await database.execute_hot(_VALID, {"tenant_ids": list(tenant_ids)}):
         secrets = found.setdefault(row.tenant_id, [])
         if len(secrets) < MOST_VALID:
             secrets.append(row.secret)

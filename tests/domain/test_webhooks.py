@@ -49,8 +49,8 @@ def test_retry_after_is_never_undercut() -> None:
 def test_an_event_says_what_ended_how_and_where_to_look() -> None:
     at = datetime(2026, 7, 1, 12, tzinfo=UTC)
     ended = Ended(
-        "task_1", "task.dead_lettered", "acme", "echo", "finance", "crm:1", None, 5, at, at, "timeout", None, True, None,
-        "/v1/tasks/x",
+        "task_1", "task.dead_lettered", "acme", "echo", "finance", "crm:1", None, 5, at, at, "timeout", None, True,
+        None, "/v1/tasks/x",
     )  # fmt: skip
 
     told = json.loads(body_of(ended))

@@ -316,7 +316,11 @@ async def test_higher_classes_go_first_and_an_event_carries_its_trace_and_a_smal
 
 
 async def test_a_thousand_ends_at_once_are_each_told_once(database_url: str) -> None:
-    async with a_calling_runtime(database_url) as runtime, serving() as receiver, delivering(runtime):
+    async with (
+        a_calling_runtime(database_url, max_in_flight_per_host=32) as runtime,
+        serving() as receiver,
+        delivering(runtime),
+    ):
         ids = await submitted(runtime, 1000, callback_url=receiver.url())
         await finished(runtime, ids)
 
