@@ -136,7 +136,7 @@ async def test_one_receiver_hangs_one_fails_twice_and_the_third_hears_at_once(da
         await finished(runtime, third)
 
         await eventually(lambda: fine.requests)
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 4
         assert fine.requests[0].path == "/hook?token=secret"
         await eventually(lambda: len(failing.requests) == 3)
         assert len({one.headers["webhook-id"] for one in failing.requests}) == 1
