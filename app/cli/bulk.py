@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from app.cli.client import Client, Json, part
+from app.cli.client import Client, Json
 from app.cli.command import Output, command, noun
 from app.cli.ending import CommandFailed
 from app.cli.output import Format, remark, show_one
@@ -29,7 +29,7 @@ def show_action(action: Json, output: Format) -> None:
 @command(bulk, "get")
 def get(client: Client, action_id: Id, output: Output = Format.TABLE) -> None:
     """Show a bulk action."""
-    show_action(client.get(f"/v1/bulk-actions/{part(action_id)}"), output)
+    show_action(client.bulk_actions.get(action_id), output)
 
 
 @command(bulk, "wait")
@@ -38,7 +38,7 @@ def wait(client: Client, action_id: Id, output: Output = Format.TABLE) -> None:
     shown = Console(stderr=True)
     with Progress(console=shown, transient=True, disable=not sys.stderr.isatty()) as progress:
         bar = progress.add_task(action_id, total=None)
-        while (action := client.get(f"/v1/bulk-actions/{part(action_id)}"))["state"] == "running":
+        while (action := client.bulk_actions.get(action_id))["state"] == "running":
             progress.update(bar, total=action["matched"], completed=action["done"] + action["failed"])
             time.sleep(_LOOK_EVERY_SECONDS)
     show_action(action, output)
@@ -49,4 +49,4 @@ def wait(client: Client, action_id: Id, output: Output = Format.TABLE) -> None:
 @command(bulk, "abort")
 def abort(client: Client, action_id: Id, output: Output = Format.TABLE) -> None:
     """Stop a bulk action; what is done stays done."""
-    show_action(client.post(f"/v1/bulk-actions/{part(action_id)}/abort", None), output)
+    show_action(client.bulk_actions.abort(action_id), output)

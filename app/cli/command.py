@@ -10,14 +10,13 @@ from typing import Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
-from app.cli.client import Client, Json
+from app.cli.client import Client, Json, connect
 from app.cli.ending import WrongUsage
 from app.cli.output import Format
-from app.cli.profiles import choose_target
 
 P = ParamSpec("P")
 
-# The environment is read by `profiles.py`: a profile named by a flag outranks an address of the environment.
+# The environment is read by the client: a profile named by a flag outranks an address of the environment.
 Url = Annotated[
     str | None, typer.Option("--url", help="The API. [default: http://127.0.0.1:8000] [env var: DESPACHO_URL]")
 ]
@@ -52,12 +51,8 @@ def command(
     def register(function: Callable[Concatenate[Client, P], None]) -> Callable[Concatenate[Client, P], None]:
         @functools.wraps(function)
         def run(*_: object, **given: Any) -> None:
-            target = choose_target(given.pop("url"), given.pop("key"), given.pop("profile"))
-            client = Client(target)
-            try:
+            with connect(given.pop("url"), given.pop("key"), given.pop("profile")) as client:
                 function(client, **given)  # type: ignore[call-arg]
-            finally:
-                client.close()
 
         own = list(inspect.signature(function).parameters.values())[1:]
         added = [

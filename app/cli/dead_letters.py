@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from app.cli.bulk import show_action
-from app.cli.client import Client, Json, part
+from app.cli.client import Client, Json
 from app.cli.command import Classes, Groups, Limit, Output, Reason, Tenants, Types, command, filter_of, ids_from, noun
 from app.cli.each import each
 from app.cli.ending import WrongUsage
@@ -29,7 +29,7 @@ def id_of(item: Json) -> str:
 @command(dlq, "summary")
 def summary(client: Client, output: Output = Format.TABLE) -> None:
     """Count dead letters by error type and type, with the rate now against the last seven days."""
-    items = client.items("/v1/dead-letters/summary")
+    items = client.dead_letters.summary()["items"]
     columns = (
         *("error_type", "type", "count", "rate_per_hour", "baseline_per_hour"),
         *("oldest_failed_at", "newest_failed_at"),
@@ -52,7 +52,7 @@ def list_(
 ) -> None:
     """List dead letters, newest first."""
     found = _filter(error_type, type_, priority_class, group, tenant, failed_after, failed_before)
-    items = client.pages("/v1/dead-letters", found, at_most=wanted(output, limit))
+    items = client.dead_letters.list(**found, at_most=wanted(output, limit))
     show_list(items, output=output, columns=_COLUMNS, id_of=id_of, limit=limit)
 
 
@@ -63,7 +63,7 @@ def show(
     output: Output = Format.TABLE,
 ) -> None:
     """Show the whole story of one: attempts and history."""
-    story = client.get(f"/v1/dead-letters/{part(id_)}")
+    story = client.dead_letters.get(id_)
     if output is not Format.TABLE:
         show_one(story, output=output, id_of=lambda found: id_of(found["item"]))
         return
@@ -82,7 +82,7 @@ def sample(
     output: Output = Format.TABLE,
 ) -> None:
     """Show a random sample, to learn what input validation should have caught."""
-    items = client.items("/v1/dead-letters/sample", {"error_type": error_type, "n": n})
+    items = client.dead_letters.sample(n, error_type=error_type)
     show_list(items, output=output, columns=_COLUMNS, id_of=id_of, limit=n)
 
 
@@ -115,14 +115,8 @@ def reprocess(
             raise WrongUsage("--limit, --rate and --dry-run go with filters, not with ids")
         each(ids_from(ids), lambda one: _reprocess_one(client, one, reason, output), doing="reprocess")
         return
-    body: dict[str, Json] = {**({"all": True} if everything else {"filter": found}), "reason": reason}
-    if limit is not None:
-        body["limit"] = limit
-    if rate is not None:
-        body["rate_per_second"] = rate
-    if dry_run:
-        body["dry_run"] = True
-    show_action(client.post("/v1/dead-letters/reprocess", body), output)
+    act = client.dead_letters.reprocess_dry_run if dry_run else client.dead_letters.reprocess_many
+    show_action(act(reason, everything=everything, limit=limit, rate_per_second=rate, **found), output)
 
 
 @command(dlq, "purge")
@@ -143,8 +137,7 @@ def purge(
     found = _filter(error_type, type_, priority_class, group, tenant, failed_after, failed_before)
     if everything == bool(found):
         raise WrongUsage("name either filters (--error-type, --type, …) or --all")
-    which: dict[str, Json] = {"all": True} if everything else {"filter": found}
-    show_action(client.post("/v1/dead-letters/purge", {**which, "reason": reason}), output)
+    show_action(client.dead_letters.purge(reason, everything=everything, **found), output)
 
 
 def _filter(
@@ -168,7 +161,7 @@ def _filter(
 
 
 def _reprocess_one(client: Client, id_: str, reason: str, output: Format) -> None:
-    task = client.post(f"/v1/dead-letters/{part(id_)}/reprocess", {"reason": reason})
+    task = client.dead_letters.reprocess(id_, reason)
     if output is Format.TABLE:
         typer.echo(f"{task['task_id']} {task['status']}")
     else:

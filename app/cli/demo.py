@@ -13,9 +13,8 @@ from app.cli.client import Client, Json
 from app.cli.demo_documents import Document, DocumentsError, documents_from, installed_documents
 from app.cli.demo_results import render_results
 from app.cli.ending import CommandFailed, WrongUsage
-from app.cli.tasks import wait_for
+from app.client.nouns.submitting import MOST_IN_A_BATCH
 
-_BATCH = 1000
 _AT_ONCE = 8
 
 
@@ -41,10 +40,10 @@ def run(client: Client, documents: Sequence[Document], *, task_type: str, shown:
         run_id = f"demo-{time.time_ns():x}"
         task_ids: list[str] = []
         pool = entered.enter_context(ThreadPoolExecutor(_AT_ONCE))
-        for start in range(0, len(documents), _BATCH):
+        for start in range(0, len(documents), MOST_IN_A_BATCH):
             bodies: list[Json] = []
             for body in pool.map(
-                lambda document: _body(client, document, task_type, run_id), documents[start:][:_BATCH]
+                lambda document: _body(client, document, task_type, run_id), documents[start:][:MOST_IN_A_BATCH]
             ):
                 bodies.append(body)
                 progress.advance(storing)
@@ -58,7 +57,7 @@ def table(documents: Sequence[Document], tasks: Sequence[Json]) -> RenderableTyp
 
 
 def _body(client: Client, document: Document, task_type: str, run_id: str) -> Json:
-    stored = client.post_bytes("/v1/inputs", document.text.encode(), "text/plain; charset=utf-8")
+    stored = client.inputs.store(document.text.encode(), "text/plain; charset=utf-8")
     task_input = {"document": stored["input_ref"]}
     if document.expected is not None:
         task_input["expected"] = document.expected
@@ -66,7 +65,7 @@ def _body(client: Client, document: Document, task_type: str, run_id: str) -> Js
 
 
 def _submit(client: Client, bodies: Sequence[Json]) -> list[str]:
-    answer = client.post("/v1/tasks/batch", {"tasks": list(bodies)})
+    answer = client.tasks.create_batch(bodies)
     refused = [item["problem"] for item in answer["items"] if "problem" in item]
     if refused:
         first = refused[0]
@@ -80,6 +79,6 @@ def _collect(client: Client, task_ids: Sequence[str], on_done: Callable[[int], N
     """Wait for the tasks in turn. What ended meanwhile answers at once, so this takes no longer than the work."""
     ended: list[Json] = []
     for task_id in task_ids:
-        ended.append(wait_for(client, task_id, None))
+        ended.append(client.tasks.wait(task_id, None))
         on_done(len(ended))
     return ended

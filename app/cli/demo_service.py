@@ -8,11 +8,11 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from app.cli.client import Client
+from app.cli.client import Client, connected
 from app.cli.ending import Interrupted
 from app.cli.hosting import run
-from app.cli.profiles import Target
 from app.cli.up import Running, serve
+from app.client.target import Secret, Target
 from app.settings import load_settings
 
 
@@ -34,12 +34,11 @@ def with_service(work: Callable[[Client], None]) -> None:
 
             async def on_running(running: Running) -> None:
                 nonlocal finished
-                client = Client(Target(running.url, key))
                 try:
-                    await asyncio.to_thread(work, client)
+                    with connected(Target(running.url, Secret(key.get_secret_value()))) as client:
+                        await asyncio.to_thread(work, client)
                     finished = True
                 finally:
-                    client.close()
                     stop.set()
 
             await serve(settings, stop, on_running)

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 from rich.console import Console
 from rich.progress import Progress
 
-from app.cli.client import ApiRefused
+from app.cli.client import text_of
 from app.cli.ending import CommandFailed, WrongUsage
 from app.cli.output import remark
+from app.client.errors import ApiError, UnexpectedAnswer
 
 _A_LOT = 20
 
@@ -27,8 +28,8 @@ def each(ids: Iterable[str], act: Callable[[str], None], *, doing: str) -> None:
         for one in progress.track(wanted, description=doing):
             try:
                 act(one)
-            except ApiRefused as refused:
+            except (ApiError, UnexpectedAnswer) as refused:
                 failed += 1
-                remark(f"{one}: {refused}")
+                remark(f"{one}: {text_of(refused)}")
     if failed:
         raise CommandFailed(f"{doing}: {failed} of {len(wanted)} failed")

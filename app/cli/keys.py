@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.client import Client, Json, part
+from app.cli.client import Client, Json
 from app.cli.command import Limit, Output, command, noun
 from app.cli.ending import WrongUsage
 from app.cli.output import Format, remark, show_list, show_one, wanted
@@ -38,12 +38,13 @@ def create(
         raise WrongUsage("give either --tenant T or --platform")
     if not role and not scope:
         raise WrongUsage("give --role or --scope")
-    body: dict[str, Json] = {"tenant_id": tenant}
-    body |= {"role": role} if role else {}
-    body |= {"scopes": scope} if scope else {}
-    body |= {"subject": subject} if subject else {}
-    body |= {"expires_at": _instant(expires)} if expires else {}
-    made = client.post("/v1/keys", body)
+    made = client.keys.create(
+        tenant,
+        role=role or None,
+        scopes=scope or None,
+        subject=subject or None,
+        expires_at=_instant(expires) if expires else None,
+    )
     if output is None:
         remark(f"{made['key_id']}: this key is shown this once")
         typer.echo(made["key"])
@@ -60,14 +61,14 @@ def list_(
 ) -> None:
     """List keys, without their secrets, newest first."""
     columns = ("key_id", "tenant_id", "role", "subject", "created_at", "expires_at", "revoked_at")
-    items = client.pages("/v1/keys", {"tenant_id": tenant}, at_most=wanted(output, limit))
+    items = client.keys.list(tenant_id=tenant, at_most=wanted(output, limit))
     show_list(items, output=output, columns=columns, id_of=_key_id, limit=limit)
 
 
 @command(keys, "revoke")
 def revoke(client: Client, key_id: Annotated[str, typer.Argument(metavar="KEY_ID")]) -> None:
     """Revoke a key for good; other processes know within a second."""
-    client.delete(f"/v1/keys/{part(key_id)}")
+    client.keys.revoke(key_id)
     typer.echo(f"{key_id} revoked")
 
 
@@ -83,20 +84,19 @@ def create_tenant(
     output: Output = Format.TABLE,
 ) -> None:
     """Make a tenant."""
-    body: dict[str, Json] = {"tenant_id": tenant_id, "name": name or tenant_id}
-    body |= {"service_class": service_class} if service_class else {}
-    body |= {"weight": weight} if weight is not None else {}
     quotas: dict[str, Json] = {"max_open_tasks": max_open_tasks} if max_open_tasks is not None else {}
     quotas |= {"submit_rate_per_second": rate} if rate is not None else {}
-    body |= {"quotas": quotas} if quotas else {}
-    show_one(client.post("/v1/tenants", body), output=output, id_of=lambda item: str(item["tenant_id"]))
+    made = client.tenants.create(
+        tenant_id, name, service_class=service_class or None, weight=weight, quotas=quotas or None
+    )
+    show_one(made, output=output, id_of=lambda item: str(item["tenant_id"]))
 
 
 @command(tenants, "list")
 def list_tenants(client: Client, limit: Limit = None, output: Output = Format.TABLE) -> None:
     """List tenants, newest first."""
     columns = ("tenant_id", "name", "service_class", "weight", "quotas", "created_at")
-    items = client.pages("/v1/tenants", at_most=wanted(output, limit))
+    items = client.tenants.list(at_most=wanted(output, limit))
     show_list(items, output=output, columns=columns, id_of=lambda item: str(item["tenant_id"]), limit=limit)
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.client import Client, Json, part
+from app.cli.client import Client, Json
 from app.cli.command import Limit, Output, Reason, command, json_from, noun
 from app.cli.ending import WrongUsage
 from app.cli.output import ALL_ROWS, Format, show_list, show_one, wanted
@@ -35,9 +35,7 @@ def pause(
     """Start no work of a class, type, tenant or dependency until it is resumed. What runs goes on."""
     if ":" not in on:
         raise WrongUsage("WHAT should be class:C, type:T, tenant:T or dependency:D")
-    body: dict[str, Json] = {"on": on, "reason": reason}
-    body |= {"until": until} if until else {}
-    show_one(client.post("/v1/pauses", body), output=output, id_of=_pause_id)
+    show_one(client.pauses.create(on, reason, until=until or None), output=output, id_of=_pause_id)
 
 
 def resume(
@@ -45,17 +43,17 @@ def resume(
     what: Annotated[str, typer.Argument(metavar="WHAT", help="As it was paused, or the id of the pause.")],
 ) -> None:
     """End a pause, or every pause of class:C, type:T, tenant:T or dependency:D."""
-    ids = [what] if ":" not in what else [_pause_id(p) for p in client.pages("/v1/pauses") if p["on"] == what]
+    ids = [what] if ":" not in what else [_pause_id(p) for p in client.pauses.list() if p["on"] == what]
     if not ids:
         typer.echo(f"{what} is not paused")
     for pause_id in ids:
-        client.delete(f"/v1/pauses/{part(pause_id)}")
+        client.pauses.delete(pause_id)
         typer.echo(f"{pause_id} ended")
 
 
 def pauses(client: Client, limit: Limit = None, output: Output = Format.TABLE) -> None:
     """List the pauses in force."""
-    items = client.pages("/v1/pauses", at_most=wanted(output, limit))
+    items = client.pauses.list(at_most=wanted(output, limit))
     show_list(items, output=output, columns=_PAUSES, id_of=_pause_id, limit=limit)
 
 
@@ -65,15 +63,13 @@ def classes(client: Client, output: Output = Format.TABLE) -> None:
         *("name", "waiting", "released", "running", "nominal", "maximum"),
         *("oldest_waiting_seconds", "wait_p95_seconds", "started_within_target", "consumers"),
     )
-    show_list(
-        client.items("/v1/classes"), output=output, columns=columns, id_of=lambda i: str(i["name"]), limit=ALL_ROWS
-    )
+    show_list(client.classes.list(), output=output, columns=columns, id_of=lambda i: str(i["name"]), limit=ALL_ROWS)
 
 
 def workers(client: Client, output: Output = Format.TABLE) -> None:
     """List the live workers."""
     columns = ("worker_id", "pool", "classes", "slots", "draining", "heartbeat_at", "current_tasks")
-    items = client.items("/v1/workers")
+    items = client.workers.list()
     show_list(items, output=output, columns=columns, id_of=lambda i: str(i["worker_id"]), limit=ALL_ROWS)
 
 
@@ -81,7 +77,7 @@ def workers(client: Client, output: Output = Format.TABLE) -> None:
 def list_(client: Client, limit: Limit = None, output: Output = Format.TABLE) -> None:
     """List schedules."""
     columns = ("schedule_id", "name", "cron", "timezone", "next_fire_at", "last_fired_at", "last_error")
-    items = client.pages("/v1/schedules", at_most=wanted(output, limit))
+    items = client.schedules.list(at_most=wanted(output, limit))
     show_list(items, output=output, columns=columns, id_of=_schedule_id, limit=limit)
 
 
@@ -96,14 +92,14 @@ def create(
     output: Output = Format.TABLE,
 ) -> None:
     """Make a schedule."""
-    body = {"name": name, "cron": cron, "timezone": timezone, "task": json_from(task, "--task"), "misfire": misfire}
-    show_one(client.post("/v1/schedules", body), output=output, id_of=_schedule_id)
+    made = client.schedules.create(name, cron, json_from(task, "--task"), timezone=timezone, misfire=misfire)
+    show_one(made, output=output, id_of=_schedule_id)
 
 
 @command(schedules, "delete")
 def delete(client: Client, schedule_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
     """Delete a schedule; what it submitted stays."""
-    client.delete(f"/v1/schedules/{part(schedule_id)}")
+    client.schedules.delete(schedule_id)
     typer.echo(f"{schedule_id} deleted")
 
 

@@ -83,9 +83,8 @@ def demo(
     from rich.console import Console
 
     from app.cli import demo as demonstration
-    from app.cli.client import Client
+    from app.cli.client import Client, connect
     from app.cli.output import console, remark
-    from app.cli.profiles import choose_target
 
     documents = demonstration.documents_of(paths or (), on_skipped=lambda text: remark(f"left out: {text}"))
     shown = Console(stderr=True)
@@ -98,11 +97,8 @@ def demo(
         failed = sum(task["status"] != "done" for task in tasks)
 
     if url is not None or profile is not None:
-        client = Client(choose_target(url, key, profile))
-        try:
+        with connect(url, key, profile) as client:
             work(client)
-        finally:
-            client.close()
     else:
         from app.cli.demo_service import with_service
 

@@ -1,14 +1,13 @@
 """`despacho tasks …`: submit, look at, wait for and cancel tasks."""
 
 import json
-import secrets
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from app.cli.client import LONGEST_WAIT_SECONDS, Client, Json, part
+from app.cli.client import Client, Json
 from app.cli.command import (
     Classes,
     Groups,
@@ -28,7 +27,6 @@ from app.cli.output import ALL_ROWS, Format, remark, show_list, show_one, wanted
 
 tasks = noun("tasks", "Submit, look at, wait for and cancel tasks.")
 
-FINAL = frozenset({"done", "dead_lettered", "cancelled", "expired", "superseded", "rejected"})
 _COLUMNS = ("task_id", "type", "status", "priority_class", "attempts", "submitted_at", "finished_at")
 
 EVENT_COLUMNS = ("at", "kind", "reason", "actor", "detail")
@@ -91,10 +89,9 @@ def submit(
         body["max_attempts"] = max_attempts
     if metadata:
         body["metadata"] = dict(_pair(item) for item in metadata)
-    headers = {"Idempotency-Key": idempotency_key or secrets.token_urlsafe(16)}
-    task = client.post("/v1/tasks", body, headers=headers)
+    task = client.tasks.create(body, idempotency_key=idempotency_key or None)
     if wait:
-        task = wait_for(client, task["task_id"], timeout)
+        task = client.tasks.wait(task["task_id"], timeout)
     show_one(task, output=output, id_of=task_id_of)
     if wait:
         _fail_unless_done([task])
@@ -108,10 +105,9 @@ def get(
     output: Output = Format.TABLE,
 ) -> None:
     """Show tasks."""
-    parameters = {"include": "input"} if include_input else None
 
     def show(task_id: str) -> None:
-        show_one(client.get(f"/v1/tasks/{part(task_id)}", parameters), output=output, id_of=task_id_of)
+        show_one(client.tasks.get(task_id, include_input=include_input), output=output, id_of=task_id_of)
 
     each(ids_from(task_ids), show, doing="get")
 
@@ -122,7 +118,7 @@ def wait(client: Client, task_ids: Ids, timeout: Seconds = None, output: Output 
     ended: list[Json] = []
 
     def await_end(task_id: str) -> None:
-        task = wait_for(client, task_id, timeout)
+        task = client.tasks.wait(task_id, timeout)
         show_one(task, output=output, id_of=task_id_of)
         ended.append(task)
 
@@ -146,7 +142,7 @@ def list_(
 ) -> None:
     """List tasks, newest first."""
     found = _task_filter(status, type_, priority_class, group, source_ref, tenant, submitted_after, submitted_before)
-    items = client.pages("/v1/tasks", found, at_most=wanted(output, limit))
+    items = client.tasks.list(**found, at_most=wanted(output, limit))
     show_list(items, output=output, columns=_COLUMNS, id_of=task_id_of, limit=limit)
 
 
@@ -174,35 +170,33 @@ def cancel(
         return
     if reason is None:
         raise WrongUsage("--reason: say why, when tasks are cancelled by filter")
-    action = client.post("/v1/tasks/cancel", {"filter": found, "reason": reason})
+    action = client.tasks.cancel_many(reason, **found)
     show_one(action, output=output, id_of=lambda item: str(item["bulk_action_id"]))
 
 
 @command(tasks, "events")
 def events(client: Client, task_id: Id, output: Output = Format.TABLE) -> None:
     """Show the history of a task: every decision about it, with its reason; the last line says why it waits."""
-    _story(client, task_id, "events", EVENT_COLUMNS, output)
+    _story(client.tasks.events, task_id, "events", EVENT_COLUMNS, output)
 
 
 @command(tasks, "attempts")
 def attempts(client: Client, task_id: Id, output: Output = Format.TABLE) -> None:
     """Show the attempts of a task: who ran it, for how long, and how it ended."""
-    _story(client, task_id, "attempts", ATTEMPT_COLUMNS, output)
+    _story(client.tasks.attempts, task_id, "attempts", ATTEMPT_COLUMNS, output)
 
 
 @command(tasks, "retry-now")
 def retry_now(client: Client, task_ids: Ids) -> None:
     """Make tasks due at once that wait for their next attempt or their time."""
-    each(ids_from(task_ids), lambda one: _say(client.post(f"/v1/tasks/{part(one)}/retry-now", None)), doing="retry")
+    each(ids_from(task_ids), lambda one: _say(client.tasks.retry_now(one)), doing="retry")
 
 
 @command(tasks, "types")
 def types(client: Client, output: Output = Format.TABLE) -> None:
     """List the task types of this installation."""
     columns = ("name", "description", "timeout_seconds", "cost_class")
-    show_list(
-        client.items("/v1/task-types"), output=output, columns=columns, id_of=lambda i: str(i["name"]), limit=1000
-    )
+    show_list(client.task_types.list(), output=output, columns=columns, id_of=lambda i: str(i["name"]), limit=1000)
 
 
 @command(tasks, "upload")
@@ -217,20 +211,7 @@ def upload(
         content = path.read_bytes()
     except OSError as error:
         raise WrongUsage(f"{path}: {error.strerror}") from None
-    show_one(client.post_bytes("/v1/inputs", content, content_type), output=output, id_of=lambda i: str(i["input_ref"]))
-
-
-def wait_for(client: Client, task_id: str, timeout_seconds: float | None) -> Json:
-    """Return the task when it is final. Raises CommandFailed when the time is over first."""
-    give_up_at = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-    while True:
-        left = LONGEST_WAIT_SECONDS if give_up_at is None else max(0, round(give_up_at - time.monotonic()))
-        seconds = min(left, LONGEST_WAIT_SECONDS)
-        task = client.get(f"/v1/tasks/{part(task_id)}", {"wait": seconds}, wait_seconds=seconds)
-        if task["status"] in FINAL:
-            return task
-        if give_up_at is not None and time.monotonic() >= give_up_at - 0.5:
-            raise CommandFailed(f"{task_id} is still {task['status']} after {timeout_seconds:g} s")
+    show_one(client.inputs.store(content, content_type), output=output, id_of=lambda i: str(i["input_ref"]))
 
 
 def _task_filter(
@@ -256,7 +237,7 @@ def _task_filter(
 
 
 def _cancel_one(client: Client, task_id: str, reason: str | None, output: Format) -> None:
-    task = client.post(f"/v1/tasks/{part(task_id)}/cancel", {"reason": reason} if reason else None)
+    task = client.tasks.cancel(task_id, reason or None)
     if output is Format.TABLE:
         _say(task)
     else:
@@ -268,11 +249,10 @@ def _say(task: Json) -> None:
     typer.echo(f"{task['task_id']} {task['status']}{asked}")
 
 
-def _story(client: Client, task_id: str, what: str, columns: tuple[str, ...], output: Format) -> None:
+def _story(read: Callable[[str], Json], task_id: str, what: str, columns: tuple[str, ...], output: Format) -> None:
     if output is Format.IDS:
         raise WrongUsage(f"-o ids: {what} have no ids; take table or json")
-    items = client.items(f"/v1/tasks/{part(task_id)}/{what}")
-    show_list(items, output=output, columns=columns, id_of=str, limit=ALL_ROWS)
+    show_list(read(task_id), output=output, columns=columns, id_of=str, limit=ALL_ROWS)
 
 
 def _fail_unless_done(ended: list[Json]) -> None:

@@ -47,4 +47,4 @@ def view(classes: Sequence[Json], dead_letters: Sequence[Json]) -> RenderableTyp
 
 
 def _look(client: Client) -> RenderableType:
-    return view(client.items("/v1/classes"), client.items("/v1/dead-letters/summary"))
+    return view(client.classes.list(), client.dead_letters.summary()["items"])

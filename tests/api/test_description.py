@@ -2,13 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import httpx
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 import schemathesis
-import uvicorn
 from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis.checks import not_a_server_error
@@ -19,9 +17,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from app.api.problem_types import PROBLEM_TYPES
-from tests.api.world import ADMIN_KEY, World
-from tests.support.eventually import eventually
-from tests.support.ports import free_port
+from tests.api.world import ADMIN_KEY, World, served
 
 _CHECKS = (
     not_a_server_error,
@@ -29,21 +25,6 @@ _CHECKS = (
     content_type_conformance,
     response_schema_conformance,
 )
-
-
-@asynccontextmanager
-async def served(world: World) -> AsyncIterator[str]:
-    """Serve the application on a socket of this machine."""
-    port = free_port()
-    config = uvicorn.Config(world.app, host="127.0.0.1", port=port, log_level="error", lifespan="off", http="httptools")
-    server = uvicorn.Server(config)
-    running = asyncio.create_task(server.serve())
-    await eventually(lambda: server.started)
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.should_exit = True
-        await running
 
 
 async def test_every_operation_describes_its_refusals_with_examples(world: World) -> None:

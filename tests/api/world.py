@@ -1,11 +1,13 @@
 """The real application over a test's own database, with keys and helpers; nothing in it is faked but the broker."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
+import uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel, SecretStr, TypeAdapter
 
@@ -15,6 +17,8 @@ from app.runtime import Runtime
 from app.services.bootstrap import first_start
 from app.settings import ApiSettings, Settings
 from app.task_modules import TaskType, schema_field_names
+from tests.support.eventually import eventually
+from tests.support.ports import free_port
 from tests.support.runtimes import a_runtime, a_task_type
 
 ADMIN_KEY = "dsp_admin-of-the-tests"
@@ -82,6 +86,21 @@ async def a_world(database_url: str, **api: object) -> AsyncIterator[World]:
         async with httpx.AsyncClient(transport=transport, base_url="http://test", headers=headers) as client:
             yield World(app, runtime, client)
             await app.state.front.refusals.flush()
+
+
+@asynccontextmanager
+async def served(world: World) -> AsyncIterator[str]:
+    """Serve the application on a socket of this machine."""
+    port = free_port()
+    config = uvicorn.Config(world.app, host="127.0.0.1", port=port, log_level="error", lifespan="off", http="httptools")
+    server = uvicorn.Server(config)
+    running = asyncio.create_task(server.serve())
+    await eventually(lambda: server.started)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        await running
 
 
 def problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.cli.client import ApiRefused
 from app.cli.each import each
 from app.cli.ending import CommandFailed
 from app.cli.output import Format, cell, show_list, wanted
+from app.client.errors import ApiError, Problem
 
 
 def items(count: int) -> Iterator[dict[str, object]]:
@@ -69,7 +69,7 @@ def test_one_that_is_refused_does_not_stop_the_others(capsys: pytest.CaptureFixt
 
     def act(one: str) -> None:
         if one == "b":
-            raise ApiRefused("gone", status=404, code="not_found")
+            raise ApiError(Problem(title="gone", code="not_found"), status=404)
         acted.append(one)
 
     with pytest.raises(CommandFailed, match="1 of 3 failed"):

@@ -110,10 +110,10 @@ async def dead(runtime: Runtime, task_ids: Sequence[str], *, error_type: str = "
     return letters
 
 
-async def finished(runtime: Runtime, task_ids: Sequence[str]) -> None:
-    """Run these tasks to their end."""
+async def finished(runtime: Runtime, task_ids: Sequence[str], *, result: str = "null") -> None:
+    """Run these tasks to their end, with this JSON as the result of each."""
     mine = await claimed(runtime, task_ids)
     if mine:
         await settle(
-            runtime.database, [Settlement(one.task_id, one.fence, Move.FINISH, "done", result="null") for one in mine]
+            runtime.database, [Settlement(one.task_id, one.fence, Move.FINISH, "done", result=result) for one in mine]
         )
