@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.client import Client, Json, part
+from app.cli.client import Client, Json
 from app.cli.command import Limit, Output, Tenants, command, ids_from, noun
 from app.cli.each import each
 from app.cli.output import ALL_ROWS, Format, remark, show_list, show_one, wanted
@@ -27,8 +27,7 @@ def list_(
     output: Output = Format.TABLE,
 ) -> None:
     """List events, newest first."""
-    found: dict[str, Json] = {"state": state, "task_id": task, "tenant_id": tenant}
-    items = client.pages("/v1/webhooks", found, at_most=wanted(output, limit))
+    items = client.webhooks.list(state=state, task_id=task, tenant_id=tenant, at_most=wanted(output, limit))
     show_list(items, output=output, columns=_COLUMNS, id_of=_webhook_id, limit=limit)
 
 
@@ -37,7 +36,7 @@ def show(
     client: Client, webhook_id: Annotated[str, typer.Argument(metavar="ID")], output: Output = Format.TABLE
 ) -> None:
     """Show one event with its tries."""
-    found = client.get(f"/v1/webhooks/{part(webhook_id)}")
+    found = client.webhooks.get(webhook_id)
     if output is not Format.TABLE:
         show_one(found, output=output, id_of=_webhook_id)
         return
@@ -55,7 +54,7 @@ def redeliver(
     """Send events again at once, under the ids they have."""
 
     def again(webhook_id: str) -> None:
-        client.post(f"/v1/webhooks/{part(webhook_id)}/redeliver", {})
+        client.webhooks.redeliver(webhook_id)
         typer.echo(f"{webhook_id} is sent again")
 
     each(ids_from(ids), again, doing="redeliver")
@@ -70,9 +69,7 @@ def secret(
     ] = 24.0,
 ) -> None:
     """Make a signing secret. It is shown this once: the secret alone on stdout."""
-    body: dict[str, Json] = {"overlap_seconds": overlap_hours * 3600}
-    body |= {"tenant_id": tenant} if tenant else {}
-    made = client.post("/v1/webhook-secrets", body)
+    made = client.webhook_secrets.create(tenant or None, overlap_seconds=overlap_hours * 3600)
     remark(f"{made['webhook_secret_id']} of {made['tenant_id']}: this secret is shown this once")
     typer.echo(made["secret"])
 
@@ -86,14 +83,14 @@ def secrets(
 ) -> None:
     """List signing secrets, without the secrets, newest first."""
     columns = ("webhook_secret_id", "tenant_id", "created_by", "created_at", "valid_until")
-    items = client.pages("/v1/webhook-secrets", {"tenant_id": tenant}, at_most=wanted(output, limit))
+    items = client.webhook_secrets.list(tenant_id=tenant, at_most=wanted(output, limit))
     show_list(items, output=output, columns=columns, id_of=lambda one: str(one["webhook_secret_id"]), limit=limit)
 
 
 @command(webhooks, "retire")
 def retire(client: Client, secret_id: Annotated[str, typer.Argument(metavar="SECRET_ID")]) -> None:
     """Have a signing secret sign nothing any more."""
-    client.delete(f"/v1/webhook-secrets/{part(secret_id)}")
+    client.webhook_secrets.revoke(secret_id)
     typer.echo(f"{secret_id} retired")
 
 
