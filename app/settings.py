@@ -7,7 +7,7 @@ with its name and what it should be, never with its value.
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from pydantic_settings import SettingsError as UnreadableSetting
 
@@ -112,6 +112,31 @@ class WorkerSettings(_Group):
     @classmethod
     def _split_classes(cls, value: object) -> object:
         return _split(value)
+
+
+class WebhookSettings(_Group):
+    """How the ends of tasks are told to their `callback_url`."""
+
+    try_timeout_seconds: Seconds = Field(10.0, description="for one try in all, from resolving the name to the answer")
+    max_tries: int = Field(8, ge=1, le=50, description="tries of one event before it is given up")
+    backoff_base_seconds: Seconds = Field(5.0, description="the shortest pause between two tries")
+    backoff_cap_seconds: Seconds = Field(
+        14_400.0, description="the longest; pauses grow fourfold and are drawn at random, Retry-After is kept to"
+    )
+    max_in_flight: int = Field(128, ge=1, le=1000, description="tries on their way at the same time")
+    max_in_flight_per_host: int = Field(
+        16, ge=1, le=1000, description="of them to one host; to one that did not answer last, a single one"
+    )
+    max_in_flight_per_tenant: int = Field(32, ge=1, le=1000, description="of them for one tenant")
+    result_max_bytes: int = Field(
+        0, ge=0, le=1024 * 1024, description="results up to this size are sent along; 0: none, only a link to the task"
+    )
+
+    @model_validator(mode="after")
+    def _growing(self) -> "WebhookSettings":
+        if self.backoff_cap_seconds < self.backoff_base_seconds:
+            raise ValueError("backoff_cap_seconds should be at least backoff_base_seconds")
+        return self
 
 
 class OutboundSettings(_Group):
@@ -284,6 +309,7 @@ class Settings(BaseSettings):
     api: ApiSettings = ApiSettings()
     dispatcher: DispatcherSettings = DispatcherSettings()
     worker: WorkerSettings = WorkerSettings()
+    webhooks: WebhookSettings = WebhookSettings()
     outbound: OutboundSettings = OutboundSettings()
     secrets: SecretsSettings = SecretsSettings()
     journal: JournalSettings = JournalSettings()

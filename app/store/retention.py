@@ -47,7 +47,9 @@ states AS (DELETE FROM checkpoints c USING gone g WHERE c.task_id = g.task_id),
 answers AS (
     UPDATE llm_calls c SET response = NULL FROM gone g WHERE c.task_id = g.task_id AND c.response IS NOT NULL
 ),
-addresses AS (DELETE FROM callbacks c USING gone g WHERE c.task_id = g.task_id)
+addresses AS (DELETE FROM callbacks c USING gone g WHERE c.task_id = g.task_id),
+hooks AS (DELETE FROM webhooks w USING gone g WHERE w.task_id = g.task_id RETURNING w.webhook_id),
+tries AS (DELETE FROM webhook_tries y USING hooks h WHERE y.webhook_id = h.webhook_id)
 SELECT (SELECT max(task_id) FROM seen) AS last, (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM gone) AS removed
 """)
 

@@ -144,6 +144,10 @@ class Metrics:
         self._budget_share = gauge("budget_spent_share", "Largest share spent today, by kind of budget.", "kind")
         self._budgets_near = gauge("budgets_nearly_spent", "Budgets of which 80 % is spent today.", "kind")
         self._budgets_spent = gauge("budgets_spent", "Budgets that are spent for today.", "kind")
+        self._webhook_tries = count("webhook_tries", "Tries to deliver events.", "priority_class", "outcome")
+        self._webhook_seconds = histogram("webhook_try_seconds", "Duration of one try.", _FAST)
+        self._webhook_delay = histogram("webhook_delay_seconds", "Time from end to delivered.", _LONG, *by_class)
+        self._webhooks_waiting = gauge("webhooks_waiting", "Events not delivered and not given up.", *by_class)
 
         self._requests = count("http_requests", "Requests answered.", "route", "method", "status_class")
         self._request_seconds = histogram("http_request_seconds", "Time to answer.", _FAST, "route", "method")
@@ -257,7 +261,24 @@ class Metrics:
         """Count running tasks that were taken back from a worker that died."""
         self._workers_lost.add((self._class(priority_class),), count)
 
+    def webhook_tried(self, priority_class: str, outcome: str, seconds: float) -> None:
+        """Count one try to deliver an event; `outcome` is delivered, retried or failed."""
+        self._webhook_tries.add((self._class(priority_class), self._name(outcome)), 1)
+        self._webhook_seconds.observe((), [seconds])
+
+    def webhook_delivered(self, priority_class: str, seconds_since_end: float) -> None:
+        """Record how long after the end of its task an event was taken by its receiver."""
+        self._webhook_delay.observe((self._class(priority_class),), [seconds_since_end])
+
     # How things stand.
+    def webhooks_waiting(self, by_class: Mapping[str, int]) -> None:
+        """Replace the number of events that wait to be delivered; who stops leading passes an empty mapping."""
+        depth: dict[tuple[str, ...], float] = {}
+        for priority_class, count in by_class.items():
+            key = (self._class(priority_class),)
+            depth[key] = depth.get(key, 0.0) + count
+        self._webhooks_waiting.replace(depth)
+
     def class_figures(self, figures: Iterable[ClassFigures]) -> None:
         """Replace the figures of all classes; a dispatcher that stops leading passes an empty list."""
         rows = [((self._class(row.priority_class),), row) for row in figures]

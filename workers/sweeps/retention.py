@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from app.runtime import Runtime
 from app.settings import RetentionSettings
-from app.store import approvals, dead_letters, pauses, retention, schedules, workers
+from app.store import approvals, dead_letters, pauses, retention, schedules, webhook_secrets, workers
 
 BATCHES_PER_TURN = 50
 
@@ -90,4 +90,5 @@ async def _others(runtime: Runtime, settings: RetentionSettings) -> int:
         removed += await pauses.forget_over(connection)
         await approvals.withdraw(connection, settings.batch_size)
         await workers.forget_dead(connection)
+        removed += await webhook_secrets.forget_over(connection)
     return removed

@@ -25,6 +25,8 @@ from app.api.routers import (
     task_types,
     tasks,
     tenants,
+    webhook_secrets,
+    webhooks,
     workers,
 )
 
@@ -41,6 +43,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     inputs.router,
     callbacks.router,
     schedules.router,
+    webhooks.router,
+    webhook_secrets.router,
     pauses.router,
     task_types.router,
     classes.router,
