@@ -48,13 +48,13 @@ def parse_policy(text: str) -> Policy:
     except RecursionError:
         raise PolicyError([(1, "nested too deep; a policy is a few flat tables")]) from None
     problems = Problems()
-    policy = _Reader(document, _line_numbers(text), problems).policy()
+    policy = _Reader(document, line_numbers(text), problems).policy()
     if problems.found or policy is None:
         raise PolicyError(problems.found)
     return replace(policy, document=text)
 
 
-def _line_numbers(text: str) -> dict[tuple[str, int, str], int]:
+def line_numbers(text: str) -> dict[tuple[str, int, str], int]:
     """Map (table, position among its like, key) to the line; key "" is the table's own line."""
     lines: dict[tuple[str, int, str], int] = {}
     table, position = "", 0
