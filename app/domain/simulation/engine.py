@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from itertools import count
 from random import Random
 
-from app.domain.capacity import Capacity, Seats, seat_book
+from app.domain.capacity import Capacity, seat_book
 from app.domain.failure import Failure
 from app.domain.policy import Policy, PriorityClass
 from app.domain.release import Demand, Plan, SeatKind, plan_release
@@ -24,7 +24,7 @@ from app.domain.simulation.calls import Calls
 from app.domain.simulation.figures import Result, Series
 from app.domain.simulation.floor import Floor
 from app.domain.simulation.hooks import THIS_VERSION, Hooks
-from app.domain.simulation.lines import Line
+from app.domain.simulation.lines import MOST_TENANTS, Line
 from app.domain.simulation.load import Change, Happening, Load
 from app.domain.simulation.record import Record
 from app.domain.simulation.reviews import Reviews
@@ -72,6 +72,7 @@ class Simulation:
         self._events: list[tuple[float, int, Callable[..., None], tuple[object, ...]]] = []
         self._order = count()
         self._dirty = False
+        self._looked = 1
         self._step = self.end / STEPS
         self._series: dict[State, dict[str, list[int]]] = {
             state: {name: [] for name in policy.by_name} for state in (State.WAITING, State.RUNNING)
@@ -164,10 +165,11 @@ class Simulation:
         of, line = self.record.classes[task.class_name], self.lines[task.class_name]
         of.shares.came(task.tenant.name, task.tenant.weight)
         self.move(task, State.WAITING)
-        line.add(task)
+        place = line.add(task)
         if of.hungry_since is None:
             of.hungry_since = self.now
-        self.wake()
+        if place <= self._looked:  # what stands further back was not in reach of the last plan, nor of this one
+            self.wake()
         interventions.watch(self, task)
 
     def _is_over(self, task: Task) -> bool:
@@ -204,18 +206,24 @@ class Simulation:
         interventions.age(self)
         while self.floor.seats > self.in_flight.total() or self.floor.is_standing:
             plan = self._plan()
-            if plan is None or not plan.releases:
+            if plan is None or not plan.releases or not (plan.capped or self._hides_some()):
                 break
         self._measure_demand()
 
+    def _hides_some(self) -> bool:
+        """Say whether a plan may have missed tasks that could go: behind stopped ones, or of tenants far back."""
+        stops = self.policy.limits or self.paused or self.calls.lines
+        return bool(stops) or any(len(line.lanes) > MOST_TENANTS for line in self.lines.values())
+
     def _plan(self) -> Plan | None:
         capacity = Capacity(self.floor.pools, self.in_flight)
-        seats = Seats(self.policy, capacity)
         free = max(0, self.floor.seats - self.in_flight.total())
+        self._looked = free + 1
         heads = {}
-        for name, allotment in seats.book.allotments.items():
+        for name, allotment in seat_book(self.policy, self.floor.pools).allotments.items():
             line = self.lines[name]
-            if line.count and f"class:{name}" not in self.paused and (most := seats.below(name, allotment.maximum)) > 0:
+            most = allotment.maximum - self.in_flight[name]
+            if line.count and most > 0 and f"class:{name}" not in self.paused:
                 heads[name] = line.heads(min(most, free, MOST_RELEASES) + 1)
         if not heads:
             return None

@@ -22,14 +22,16 @@ class Lane:
     first: int = 0
     alive: int = 0
 
-    def add(self, task: Task) -> None:
-        """Put a task in its place; most arrive in order."""
+    def add(self, task: Task) -> int:
+        """Put a task in its place, which most have at the end; returns which it is at most, from 1."""
         entry = (task.head.order_at, task.task_id, task.stamp, task)
         if not self.entries or self.entries[-1][:3] <= entry[:3]:
             self.entries.append(entry)
-        else:
-            insort(self.entries, entry, lo=self.first, key=lambda one: one[:3])
+            self.alive += 1
+            return self.alive
+        insort(self.entries, entry, lo=self.first, key=lambda one: one[:3])
         self.alive += 1
+        return 1
 
     def tasks(self) -> Iterator[Task]:
         """Go through what waits, in order."""
@@ -67,11 +69,11 @@ class Line:
     clock: float = 0.0
     count: int = 0
 
-    def add(self, task: Task) -> None:
-        """Let a task wait."""
+    def add(self, task: Task) -> int:
+        """Let a task wait; returns its place in its lane."""
         of_tenant = self.lanes.setdefault(task.tenant.name, {})
-        of_tenant.setdefault((task.work.spec.name, task.group), Lane()).add(task)
         self.count += 1
+        return of_tenant.setdefault((task.work.spec.name, task.group), Lane()).add(task)
 
     def left(self, task: Task) -> None:
         """Count a task that waits no more; call it before or after its state changes."""
