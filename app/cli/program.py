@@ -9,9 +9,10 @@ import traceback
 
 import typer
 
-from app.cli import operation, service_commands
+from app.cli import operation, policy_simulate, service_commands
 from app.cli.approvals import approvals
 from app.cli.bulk import bulk
+from app.cli.command import noun
 from app.cli.dead_letters import dlq
 from app.cli.effects import effects
 from app.cli.ending import FAILED, INTERRUPTED, WRONG_USAGE, CommandFailed
@@ -33,6 +34,9 @@ service_commands.add_to(program)
 for group in (tasks, approvals, dlq, effects, bulk, webhooks, keys, tenants):
     program.add_typer(group)
 operation.add_to(program)
+policy = noun("policy", "The policy: trying one before it rules.")
+policy_simulate.add_to(policy)
+program.add_typer(policy)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The disputes that every policy meets sooner or later, as loads with what is expected of them. Files, read as they are."""
+"""The disputes that every policy meets sooner or later: loads, with what is expected of them."""
 
 from pathlib import Path
 
