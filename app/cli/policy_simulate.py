@@ -19,12 +19,14 @@ from app.domain.policy_file import PolicyError, parse_policy
 from app.domain.simulation.engine import simulate
 from app.domain.simulation.figures import check
 from app.domain.simulation.hooks import THIS_VERSION
-from app.domain.simulation.load import Load
+from app.domain.simulation.load import Load, expected_tasks
 from app.domain.simulation.load_file import MOST_HOURS, LoadError, parse_load, parse_load_lines
 from app.runtime import policy_document
 from app.settings import Settings
 
 _SHIPPED = ", ".join(scenarios.names())
+
+MOST_TASKS = 5_000_000
 
 PolicyFile = Annotated[
     Path | None,
@@ -89,6 +91,7 @@ def simulate_command(
     loads = {load.name: (_load(load), load.parent)} if load is not None else _scenarios(scenario)
     if plot is not None and len(loads) > 1:
         raise WrongUsage("--plot draws one load; name one --scenario or a --load")
+    _refuse_too_many(loads, hours)
     given = [_policy(path) for path in compare or ((policy,) if policy is not None else ())]
     runs = []
     for name, (one, folder) in loads.items():
@@ -104,6 +107,16 @@ def simulate_command(
     if plot is not None:
         _write(plot, svg(runs))
     _end(runs)
+
+
+def _refuse_too_many(loads: Mapping[str, tuple[Load, Path]], hours: float | None) -> None:
+    for name, (load, _) in loads.items():
+        tasks = expected_tasks(load, hours or load.hours)
+        if tasks > MOST_TASKS:
+            raise WrongUsage(
+                f"{name}: about {tasks:,.0f} tasks would arrive, and at most {MOST_TASKS:,} can be simulated at once; "
+                "take fewer hours or a lower rate"
+            )
 
 
 def _run(name: str, load: Load, policy: Policy, hours: float | None, seed: int | None) -> Run:

@@ -1,24 +1,16 @@
 """What arrives: each submission gets its class by the policy's rules, as at the door of the service."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import timedelta
-from random import Random
-from typing import TYPE_CHECKING
 
 from app.domain.fairness import Head
 from app.domain.policy import PriorityClass
 from app.domain.priority import Facts, decide_class
 from app.domain.simulation.hooks import Arrived, Defer, Downgrade, Refuse
-from app.domain.simulation.load import Arrivals, Spread
+from app.domain.simulation.load import Arrivals, drawn
 from app.domain.simulation.tasks import State, Task
+from app.domain.simulation.world import World
 from app.domain.task_types import COST_WEIGHTS
-
-if TYPE_CHECKING:
-    from app.domain.simulation.engine import Simulation
-
-RATE_WINDOW_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -30,24 +22,13 @@ class Stream:
     made: int = 0
 
 
-def drawn(mean: float, spread: Spread, draw: Random) -> float:
-    """Draw a duration around its mean: as it is, between its half and one and a half, or exponential."""
-    match spread:
-        case Spread.FIXED:
-            return mean
-        case Spread.UNIFORM:
-            return draw.uniform(0.5 * mean, 1.5 * mean)
-        case Spread.EXPONENTIAL:
-            return draw.expovariate(1.0 / mean)
-
-
-def begin(world: Simulation) -> None:
+def begin(world: World) -> None:
     """Let every entry of the load begin."""
     for number, source in enumerate(world.load.arrivals):
         world.at(source.at_seconds, _arrive, world, Stream(source, number))
 
 
-def _arrive(world: Simulation, stream: Stream) -> None:
+def _arrive(world: World, stream: Stream) -> None:
     source = stream.source
     for _ in range(source.count):
         _submit(world, stream)
@@ -57,7 +38,7 @@ def _arrive(world: Simulation, stream: Stream) -> None:
             world.at(following, _arrive, world, stream)
 
 
-def _submit(world: Simulation, stream: Stream) -> None:
+def _submit(world: World, stream: Stream) -> None:
     task = _task(world, stream)
     saturated = None
     if world.hooks.saturate is not None:
@@ -84,7 +65,7 @@ def _submit(world: Simulation, stream: Stream) -> None:
     world.enter(task)
 
 
-def _task(world: Simulation, stream: Stream) -> Task:
+def _task(world: World, stream: Stream) -> Task:
     source, now = stream.source, world.now
     tenant = world.load.tenants[source.tenants[stream.made % len(source.tenants)]]
     stream.made += 1
@@ -113,7 +94,7 @@ def _task(world: Simulation, stream: Stream) -> Task:
 
 
 def _class_of(
-    world: Simulation, source: Arrivals, tenant_name: str, due: float | None, valid: float | None
+    world: World, source: Arrivals, tenant_name: str, due: float | None, valid: float | None
 ) -> PriorityClass:
     """Decide the class. What the system of record says counts only where the version in hand reads it."""
     tenant, spec, now = world.load.tenants[tenant_name], world.load.work[source.task_type].spec, world.moment()

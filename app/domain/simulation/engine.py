@@ -6,36 +6,29 @@ worker at once, calls take no time of their own, budgets and rates per minute ar
 argument, so the same load, policy and seed give the same figures.
 """
 
-from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
-from heapq import heappop, heappush
-from itertools import count
+from heapq import heappop
 from random import Random
 
 from app.domain.capacity import Capacity, seat_book
 from app.domain.failure import Failure
-from app.domain.policy import Policy, PriorityClass
+from app.domain.policy import Policy
 from app.domain.release import Demand, Plan, SeatKind, plan_release
 from app.domain.retry import RetryAfter, RetryPolicy, decide
 from app.domain.simulation import arrivals, interventions
-from app.domain.simulation.calls import Calls
 from app.domain.simulation.figures import Result, Series
-from app.domain.simulation.floor import Floor
 from app.domain.simulation.hooks import THIS_VERSION, Hooks
-from app.domain.simulation.lines import MOST_TENANTS, Line
+from app.domain.simulation.lines import MOST_TENANTS
 from app.domain.simulation.load import Change, Happening, Load
-from app.domain.simulation.record import Record
 from app.domain.simulation.reviews import Reviews
 from app.domain.simulation.tasks import State, Task
+from app.domain.simulation.world import STEPS, World
 
 LEASE_SECONDS = 30.0
 """How long a dead worker's tasks keep their seats in the books."""
 CRASHES_SPARE = 5
 FAIL_SECONDS = 1.0
 """How long a call of a dependency that is down takes to fail."""
-STEPS = 120
 MOST_RELEASES = 2_000
 
 
@@ -46,37 +39,16 @@ def simulate(
     return Simulation(policy, load, draw, hours=hours, hooks=hooks).run()
 
 
-class Simulation:
-    """The state of one run."""
+class Simulation(World):
+    """One run."""
 
-    def __init__(
-        self, policy: Policy, load: Load, draw: Random, *, hours: float | None = None, hooks: Hooks = THIS_VERSION
-    ) -> None:
-        self.policy, self.load, self.draw, self.hooks = policy, load, draw, hooks
-        self.hours = load.hours if hours is None else hours
-        self.end = self.hours * 3600.0
-        self.now = 0.0
-        self.moments = 0
-        self.floor = Floor(load.pools, policy.by_name)
-        self.calls = Calls(policy, load.work.values())
+    def __init__(self, policy: Policy, load: Load, draw: Random, *, hours: float | None, hooks: Hooks) -> None:
+        super().__init__(policy, load, draw, hours=hours, hooks=hooks)
         self.reviews = Reviews(load.reviewers)
-        self.record = Record(policy)
-        self.lines = {name: Line() for name in policy.by_name}
-        self.states: dict[str, Counter[State]] = {name: Counter() for name in policy.by_name}
-        self.in_flight: Counter[str] = Counter()
-        self.by_limit: Counter[str] = Counter()
-        self.paused: set[str] = set()
-        self.passed_over: dict[str, int] = {}
-        self.live: dict[str, Task] = {}
-        self.victims: dict[str, Task] = {}
-        self._events: list[tuple[float, int, Callable[..., None], tuple[object, ...]]] = []
-        self._order = count()
-        self._dirty = False
-        self._looked = 1
-        self._step = self.end / STEPS
-        self._series: dict[State, dict[str, list[int]]] = {
-            state: {name: [] for name in policy.by_name} for state in (State.WAITING, State.RUNNING)
-        }
+
+    def watch(self, task: Task) -> None:
+        """Look at a task that begins to wait again when it may rise, or when its class may preempt for it."""
+        interventions.watch(self, task)
 
     # --- time ------------------------------------------------------------------------------------------------------
 
@@ -85,36 +57,23 @@ class Simulation:
         arrivals.begin(self)
         for change in self.load.changes:
             self.at(change.at_seconds, self._change, change)
-        while self._events and self._events[0][0] <= self.end:
-            self._pass_to(self._events[0][0])
-            while self._events and self._events[0][0] <= self.now:
-                _, _, what, given = heappop(self._events)
+        while self.events and self.events[0][0] <= self.end:
+            self._pass_to(self.events[0][0])
+            while self.events and self.events[0][0] <= self.now:
+                _, _, what, given = heappop(self.events)
                 what(*given)
             self.moments += 1
-            if self._dirty:
-                self._dirty = False
+            if self.is_dirty:
+                self.is_dirty = False
                 self._release()
         self._pass_to(self.end)
         return self._result()
 
-    def at(self, when: float, what: Callable[..., None], *given: object) -> None:
-        """Let something happen at a time, at the earliest now."""
-        if when <= self.end:
-            heappush(self._events, (max(when, self.now), next(self._order), what, given))
-
-    def wake(self) -> None:
-        """Let the plan be made again."""
-        self._dirty = True
-
-    def moment(self, seconds: float | None = None) -> datetime:
-        """Give virtual time as the decisions want it."""
-        return self.load.start_at + timedelta(seconds=self.now if seconds is None else seconds)
-
     def _pass_to(self, when: float) -> None:
-        for series in self._series.values():
-            state = State.WAITING if series is self._series[State.WAITING] else State.RUNNING
+        for series in self.series.values():
+            state = State.WAITING if series is self.series[State.WAITING] else State.RUNNING
             for name, values in series.items():
-                while len(values) < STEPS and len(values) * self._step < when:
+                while len(values) < STEPS and len(values) * self.step < when:
                     values.append(self.states[name][state])
         if when > self.now:
             self.record.passed(when - self.now, self.floor.seats, seat_book(self.policy, self.floor.pools))
@@ -122,89 +81,12 @@ class Simulation:
 
     # --- the life of a task ----------------------------------------------------------------------------------------
 
-    def move(self, task: Task, state: State) -> None:
-        """Change where a task is, and count it."""
-        states = self.states[task.class_name]
-        if task.state is State.WAITING:
-            line = self.lines[task.class_name]
-            line.left(task)
-            if task.tenant.name not in line.lanes:
-                self.record.classes[task.class_name].shares.went(task.tenant.name, task.tenant.weight)
-        if task.state is not State.ENDED:
-            states[task.state] -= 1
-        task.move(state)
-        if state is not State.ENDED:
-            states[state] += 1
-
-    def reclass(self, task: Task, chosen: PriorityClass) -> None:
-        """Let a waiting task wait in another class."""
-        self.move(task, State.ENDED)
-        if not self.lines[task.class_name].count:
-            self.record.classes[task.class_name].fed(self.now, 0)
-        task.chosen = chosen
-        self.move(task, State.DELAYED)
-        self._queue(task, task.stamp)
-
-    def enter(self, task: Task) -> None:
-        """Take a new task in: it waits, or is delayed until it may start."""
-        if task.valid_until is not None:
-            self.at(task.valid_until, self._expire, task)
-        self.delay(task, task.ready_at - self.now)
-
-    def delay(self, task: Task, seconds: float) -> None:
-        """Let a task wait for its time, and then for its turn."""
-        self.move(task, State.DELAYED)
-        if seconds <= 0:
-            self._queue(task, task.stamp)
-        else:
-            self.at(self.now + seconds, self._queue, task, task.stamp)
-
-    def _queue(self, task: Task, stamp: int) -> None:
-        if task.stamp != stamp or self._is_over(task):
-            return
-        of, line = self.record.classes[task.class_name], self.lines[task.class_name]
-        of.shares.came(task.tenant.name, task.tenant.weight)
-        self.move(task, State.WAITING)
-        place = line.add(task)
-        if of.hungry_since is None:
-            of.hungry_since = self.now
-        if place <= self._looked:  # what stands further back was not in reach of the last plan, nor of this one
-            self.wake()
-        interventions.watch(self, task)
-
-    def _is_over(self, task: Task) -> bool:
-        if task.valid_until is not None and self.now >= task.valid_until:
-            self._expired(task)
-            return True
-        return False
-
-    def _expire(self, task: Task) -> None:
-        if task.state in (State.WAITING, State.DELAYED, State.RELEASED):
-            self._expired(task)
-
-    def _expired(self, task: Task) -> None:
-        was_released = task.state is State.RELEASED
-        self.end_task(task, "expired")
-        if was_released:
-            self._depart(task)
-
-    def end_task(self, task: Task, how: str) -> None:
-        """End a task for good."""
-        self.live.pop(task.task_id, None)
-        self.move(task, State.ENDED)
-        self.record.count(task, how)
-        of = self.record.classes[task.class_name]
-        if how == "expired" and task.first_start is None:
-            of.too_late += 1
-        if not self.lines[task.class_name].count:
-            of.fed(self.now, 0)
-
     # --- release -----------------------------------------------------------------------------------------------------
 
     def _release(self) -> None:
         """Plan until nothing more goes."""
         interventions.age(self)
-        while self.floor.seats > self.in_flight.total() or self.floor.is_standing:
+        while self.floor.seats > self.in_flight.total():
             plan = self._plan()
             if plan is None or not plan.releases or not (plan.capped or self._hides_some()):
                 break
@@ -218,7 +100,7 @@ class Simulation:
     def _plan(self) -> Plan | None:
         capacity = Capacity(self.floor.pools, self.in_flight)
         free = max(0, self.floor.seats - self.in_flight.total())
-        self._looked = free + 1
+        self.looked = free + 1
         heads = {}
         for name, allotment in seat_book(self.policy, self.floor.pools).allotments.items():
             line = self.lines[name]
@@ -250,7 +132,7 @@ class Simulation:
         of = self.record.classes[task.class_name]
         of.shares.served(task.tenant.name, task.tenant.weight, task.head.cost)
         self.move(task, State.RELEASED)
-        self._count_flight(task, 1)
+        self.count_flight(task, 1)
         self.record.took(task)
         self.calls.released(task, self.now)
         if of.demand_since is not None and seat is SeatKind.NOMINAL:
@@ -258,19 +140,6 @@ class Simulation:
             of.demand_since = None
         if self.floor.seat(task):
             self._start(task)
-
-    def _count_flight(self, task: Task, step: int) -> None:
-        self.in_flight[task.class_name] += step
-        spec = task.work.spec
-        names = [f"type:{spec.name}", f"tenant:{task.tenant.name}", *(f"dependency:{one}" for one in spec.depends_on)]
-        for name in [*names, f"group:{task.group}"] if task.group else names:
-            self.by_limit[name] += step
-
-    def _depart(self, task: Task) -> None:
-        self._count_flight(task, -1)
-        self.record.gave(task)
-        self.calls.departed(task)
-        self.wake()
 
     def _measure_demand(self) -> None:
         """Note since when a class waits for seats of its own reserve."""
@@ -288,7 +157,7 @@ class Simulation:
         if interventions.is_superseded(self, task):
             self.floor.leave(task)
             self.end_task(task, "superseded")
-            self._depart(task)
+            self.depart(task)
             return
         self.move(task, State.RUNNING)
         if task.first_start is None:
@@ -329,7 +198,7 @@ class Simulation:
     def leave(self, task: Task) -> None:
         """Give the task's seat and calls back, and let whoever waited for them go on."""
         self.floor.leave(task)
-        self._depart(task)
+        self.depart(task)
         for begun in self.calls.forget(task):
             self._run(begun)
         self.seat_standing()
@@ -403,7 +272,7 @@ class Simulation:
         """Take back what a dead worker had, as the rescuer does: no attempt is spent, the pause grows."""
         if task.stamp != stamp:
             return
-        self._depart(task)
+        self.depart(task)
         for begun in self.calls.forget(task):
             self._run(begun)
         self.record.count(task, "workers_lost")
@@ -431,7 +300,7 @@ class Simulation:
                 task.first_start is None and self.now - task.ready_at > within for task in late
             )
         classes = self.record.of_classes(of, self.now)
-        series = Series(self._step, self._series[State.WAITING], self._series[State.RUNNING])
+        series = Series(self.step, self.series[State.WAITING], self.series[State.RUNNING])
         return Result(
             self.policy.version, self.hours, self.load.seed, self.moments, classes,
             self.record.of_tenants(), self.record.of_all(classes), series,

@@ -1,28 +1,22 @@
 """Aging, preemption and the system of record, as far as the version in hand decides about them (`hooks`)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from app.domain.simulation.hooks import Aged, Candidate, Wanted
 from app.domain.simulation.tasks import State, Task
-
-if TYPE_CHECKING:
-    from app.domain.simulation.engine import Simulation
+from app.domain.simulation.world import World
 
 LOOK_AGAIN_SECONDS = 1.0
 
 
-def is_superseded(world: Simulation, task: Task) -> bool:
+def is_superseded(world: World, task: Task) -> bool:
     """Say whether the system of record no longer needs a task that is about to start."""
     return world.hooks.revalidate is not None and not world.hooks.revalidate(_is_needed(world, task))
 
 
-def _is_needed(world: Simulation, task: Task) -> bool:
+def _is_needed(world: World, task: Task) -> bool:
     return task.closes_at is None or world.now < task.closes_at
 
 
-def watch(world: Simulation, task: Task) -> None:
+def watch(world: World, task: Task) -> None:
     """Look at a task that begins to wait again when it may rise, or when its class may preempt for it."""
     if world.hooks.aging is not None and (aging := task.chosen.aging) is not None:
         world.at(task.submitted + aging.after_seconds, world.wake)
@@ -33,7 +27,7 @@ def watch(world: Simulation, task: Task) -> None:
         world.at(when, _want, world, task, task.stamp)
 
 
-def age(world: Simulation) -> None:
+def age(world: World) -> None:
     """Let the heads of lanes rise that the hook says may."""
     if world.hooks.aging is None:
         return
@@ -56,7 +50,7 @@ def age(world: Simulation) -> None:
                 world.reclass(task, world.policy.by_name[to])
 
 
-def _want(world: Simulation, task: Task, stamp: int) -> None:
+def _want(world: World, task: Task, stamp: int) -> None:
     """Ask for a victim while the task still waits past its target; look again a little later."""
     if task.stamp != stamp or task.state is not State.WAITING or world.hooks.preempt is None:
         return
@@ -87,14 +81,14 @@ def _want(world: Simulation, task: Task, stamp: int) -> None:
     world.at(victim.run_began + steps * every, _checkpoint, world, victim, victim.stamp)
 
 
-def _checkpoint_age(world: Simulation, task: Task) -> float | None:
+def _checkpoint_age(world: World, task: Task) -> float | None:
     every = task.work.checkpoint_every_seconds
     if every is None or world.now - task.run_began < every:
         return None
     return (world.now - task.run_began) % every
 
 
-def _checkpoint(world: Simulation, victim: Task, stamp: int) -> None:
+def _checkpoint(world: World, victim: Task, stamp: int) -> None:
     """Let the victim give its seat back at its checkpoint, unless nobody needs it any more."""
     if victim.stamp != stamp or victim.preempted_by is None:
         return
@@ -113,7 +107,7 @@ def _checkpoint(world: Simulation, victim: Task, stamp: int) -> None:
     world.delay(victim, 0.0)
 
 
-def ended(world: Simulation, task: Task) -> None:
+def ended(world: World, task: Task) -> None:
     """Forget that a task was to be preempted: it is on its way out by itself."""
     if task.preempted_by is not None:
         world.victims.pop(task.preempted_by, None)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from random import Random
 
 from app.domain.task_types import TaskTypeSpec
 
@@ -163,3 +164,25 @@ class Load:
     seed: int = 1
     start_at: datetime = START
     policy_file: str | None = None
+
+
+def drawn(mean: float, spread: Spread, draw: Random) -> float:
+    """Draw a duration around its mean: as it is, between its half and one and a half, or exponential."""
+    match spread:
+        case Spread.FIXED:
+            return mean
+        case Spread.UNIFORM:
+            return draw.uniform(0.5 * mean, 1.5 * mean)
+        case Spread.EXPONENTIAL:
+            return draw.expovariate(1.0 / mean)
+
+
+def expected_tasks(load: Load, hours: float) -> float:
+    """Say how many tasks arrive in `hours`, about."""
+    end = hours * 3600.0
+    total = 0.0
+    for one in load.arrivals:
+        until = min(end, one.until_seconds if one.until_seconds is not None else end)
+        times = 1.0 if one.every_seconds is None else 1.0 + max(0.0, until - one.at_seconds) / one.every_seconds
+        total += one.count * times if one.at_seconds <= end else 0
+    return total

@@ -281,7 +281,7 @@ class _Reader:
         health = section.choice("health", Health, required=what is Happening.DEPENDENCY) or Health.UP
         slower = section.number("slower", 1, 10_000, 1.0) or 1.0
         section.finish()
-        if what in (Happening.SEATS, Happening.DIE) and name not in {pool.name for pool in pools}:
+        if name and what in (Happening.SEATS, Happening.DIE) and name not in {pool.name for pool in pools}:
             known = ", ".join(pool.name for pool in pools) or "none"
             section.problem("name", f"unknown pool {name[:64]!r}; it must be one of {known}")
         if what in (Happening.PAUSE, Happening.RESUME) and name and not _PAUSE.fullmatch(name):

@@ -4,8 +4,7 @@ from heapq import heappop, heappush
 from math import inf
 from random import Random
 
-from app.domain.simulation.arrivals import drawn
-from app.domain.simulation.load import Reviewers
+from app.domain.simulation.load import Reviewers, drawn
 from app.domain.simulation.tasks import Task
 
 
