@@ -10,7 +10,7 @@ from math import inf
 
 from app.domain import breaker
 from app.domain.breaker import RAMP_STEPS, Breaker, Outcomes, Phase
-from app.domain.dependencies import Dependency, DependencyGate, Standing, gate_of
+from app.domain.dependencies import Dependency, DependencyGate, Part, Standing, gate_of
 from app.domain.policy import Policy
 from app.domain.simulation.load import Health, Work
 from app.domain.simulation.tasks import State, Task
@@ -29,12 +29,15 @@ class Line:
     probes_of: float = 0.0
     used: dict[str, int] = field(default_factory=dict)
     waiting: list[tuple[int, int, Task]] = field(default_factory=list)
+    parts: dict[str, Part] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.parts = self.dependency.parts()
 
     def free_pool(self, name: str) -> str | None:
         """Name the part that a call of the class can take, its own first; None when it must wait."""
-        parts = self.dependency.parts()
         for pool in self.dependency.pools_of(name):
-            limit = parts[pool].concurrency
+            limit = self.parts[pool].concurrency
             if limit is None or self.used.get(pool, 0) < limit:
                 return pool
         return None

@@ -63,7 +63,7 @@ class Simulation(World):
                 _, _, what, given = heappop(self.events)
                 what(*given)
             self.moments += 1
-            if self.is_dirty:
+            while self.is_dirty:  # what starts may end in the same instant, and free its seat
                 self.is_dirty = False
                 self._release()
         self._pass_to(self.end)
@@ -158,6 +158,7 @@ class Simulation(World):
             self.floor.leave(task)
             self.end_task(task, "superseded")
             self.depart(task)
+            self.seat_standing()
             return
         self.move(task, State.RUNNING)
         if task.first_start is None:
