@@ -102,12 +102,14 @@ def task_type(
     backoff_base_seconds: float = 5.0,
     backoff_cap_seconds: float = 900.0,
     process: Mapping[str, Any] | None = None,
+    secrets: tuple[str, ...] | list[str] = (),
 ) -> Callable[[H], H]:
     """Declare a handler as the task type `name`.
 
     The handler takes the context and, if it wants one, the input; its annotations give the input's and result's
-    schemas. `process` registers facts that policy rules may look at (contract_sla_s …). Raises TypeError or ValueError
-    at import when the declaration cannot work.
+    schemas. `process` registers facts that policy rules may look at (contract_sla_s …); `secrets` names what
+    `ctx.secret` may give: each must be there before a run starts. Raises TypeError or ValueError at import when the
+    declaration cannot work.
     """
 
     # Loaded here and not above: a program that only submits tasks has no use for any of it.
@@ -148,6 +150,7 @@ def task_type(
             backoff_base_seconds=backoff_base_seconds,
             backoff_cap_seconds=backoff_cap_seconds,
             process=dict(process or {}),
+            secrets=tuple(secrets),
         )
         declared = TaskType(
             spec,

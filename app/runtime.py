@@ -23,6 +23,10 @@ class PolicyHolder:
     """The policy in force, as this process last read it."""
 
     def __init__(self, policy: Policy) -> None:
+        self.adopt(policy)
+
+    def adopt(self, policy: Policy) -> None:
+        """Put a version in force in this process."""
         self.current = policy
         self.classifier = Classifier(policy)
 
@@ -31,8 +35,7 @@ class PolicyHolder:
         newest = await policies.newest(connection)
         if newest is None or newest.version == self.current.version:
             return False
-        self.current = newest
-        self.classifier = Classifier(newest)
+        self.adopt(newest)
         return True
 
 

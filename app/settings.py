@@ -11,6 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from pydantic_settings import SettingsError as UnreadableSetting
 
+from app.domain.addresses import parse_allowed
+from app.domain.secret_names import SECRET_NAME
+
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -110,6 +113,77 @@ class WorkerSettings(_Group):
         return _split(value)
 
 
+class OutboundSettings(_Group):
+    """What calls to the outside may reach, and how long and how large they may be."""
+
+    allowed_networks: Annotated[list[str], NoDecode] = Field(
+        default_factory=list,
+        description="comma-separated networks, addresses or host names (.example.lan: all below it) that may be called"
+        " although they are private or of this machine",
+    )
+    connect_timeout_seconds: Seconds = Field(5.0, description="to resolve a name and connect")
+    read_timeout_seconds: Seconds = Field(
+        30.0, description="between two parts of a response, where the call names no time of its own"
+    )
+    deadline_seconds: Seconds = Field(300.0, description="for a whole call; a call may only lower it")
+    max_response_bytes: int = Field(10 * 1024 * 1024, ge=1024, description="a larger response is a failure")
+    max_redirects: int = Field(5, ge=0, le=20, description="followed at most, where a call follows them at all")
+    max_connections: int = Field(100, ge=1, le=10_000, description="open at the same time per process")
+    ca_file: Path | None = Field(None, description="PEM file of authorities that are trusted beside the usual ones")
+    signing_secrets: Annotated[list[str], NoDecode] = Field(
+        default_factory=list,
+        description="comma-separated secrets that `http_request` may sign with: NAME for every tenant, tenant/NAME for"
+        " one",
+    )
+
+    @field_validator("allowed_networks", "signing_secrets", mode="before")
+    @classmethod
+    def _split_networks(cls, value: object) -> object:
+        return _split(value)
+
+    @field_validator("signing_secrets")
+    @classmethod
+    def _secret_names(cls, value: list[str]) -> list[str]:
+        if not all(SECRET_NAME.fullmatch(entry.rpartition("/")[2]) for entry in value):
+            raise ValueError("entries should be the names of secrets, such as HOOK_KEY or acme/HOOK_KEY")
+        return value
+
+    @field_validator("allowed_networks")
+    @classmethod
+    def _readable_networks(cls, value: list[str]) -> list[str]:
+        parse_allowed(value)
+        return value
+
+
+class SecretsSettings(_Group):
+    """Where the values of the secrets come from that task types declare; the first place that has one gives it."""
+
+    environment_prefix: str = Field(
+        "DESPACHO_SECRET_", pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$", description="variables are named <prefix><NAME>"
+    )
+    directory: Path | None = Field(
+        None, description="a file per secret, as Docker and Kubernetes mount them; a line's end is taken off"
+    )
+    command: list[str] = Field(
+        default_factory=list,
+        description='program and arguments, with {name}; prints the value, for example ["vault", "kv", "get",'
+        ' "-field={name}", "secret/despacho"]',
+    )
+    command_timeout_seconds: Seconds = 10.0
+    command_cache_seconds: Seconds = Field(60.0, description="how long a value of the command is used again")
+
+
+class JournalSettings(_Group):
+    """How much one task may keep of its steps and its state."""
+
+    max_step_bytes: int = Field(1024 * 1024, ge=1024, description="a larger result of one step is a failure")
+    max_steps: int = Field(1000, ge=1, le=10_000, description="steps that one task may keep")
+    max_task_bytes: int = Field(
+        32 * 1024 * 1024, ge=1024, le=1024**3, description="what the steps of one task may have together"
+    )
+    max_checkpoint_bytes: int = Field(1024 * 1024, ge=1024, description="a larger state is a failure")
+
+
 class RetentionSettings(_Group):
     """How long what has ended is kept, and how its removal is paced."""
 
@@ -166,6 +240,9 @@ class Settings(BaseSettings):
     api: ApiSettings = ApiSettings()
     dispatcher: DispatcherSettings = DispatcherSettings()
     worker: WorkerSettings = WorkerSettings()
+    outbound: OutboundSettings = OutboundSettings()
+    secrets: SecretsSettings = SecretsSettings()
+    journal: JournalSettings = JournalSettings()
     retention: RetentionSettings = RetentionSettings()
 
     @field_validator("task_modules", mode="before")

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from app.domain.task_types import TaskTypeSpec
 
-BUILT_IN_MODULES = ("workers.handlers.classify_document",)
+BUILT_IN_MODULES = ("workers.handlers.classify_document", "workers.handlers.http_request")
 MARK = "__despacho_task_type__"
 
 

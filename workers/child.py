@@ -1,5 +1,8 @@
 """The child's side of `children.py`: reads one task after the other, runs its handler, answers.
 
+One loop for the child's life, and facilities of its own, so that a handler here has all that it has elsewhere; a
+handler that asks for none of them costs no connection.
+
 Usage: python -m workers.child READ_FD WRITE_FD PARENT_PID [MODULE …]; not meant to be started by hand.
 """
 
@@ -16,13 +19,15 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import IO, Any
 
-from app.domain.errors import DeadLetter
+from app.domain.errors import DeadLetter, yielded_as_message, yielded_in
 from app.domain.failure import Failure, classify
 from app.domain.task_types import Executor
 from app.task_modules import Registry, load
+from app.telemetry.logs import configure, redact, redact_settings
 from workers.attempt import Attempt
+from workers.child_runtime import child_runtime, refresh
 from workers.context import BlockingTaskContext, TaskContext
-from workers.facilities import Facilities
+from workers.facilities import Facilities, open_facilities
 
 _PR_SET_PDEATHSIG = 1
 
@@ -47,8 +52,9 @@ class _Pipe:
         return json.loads(line) if line else None
 
     def say(self, message: dict[str, Any]) -> None:
+        line = json.dumps(message, default=lambda _: None).encode() + b"\n"
         with self._lock:
-            self._writer.write(json.dumps(message).encode() + b"\n")
+            self._writer.write(line)
             self._writer.flush()
 
     async def read_input(self, tenant_id: str, ref: str) -> tuple[bytes, str]:
@@ -91,10 +97,14 @@ def _called(handler: Callable[..., Any], *arguments: Any) -> Any:
         raise RuntimeError("the handler raised StopIteration") from error
 
 
-async def _run(registry: Registry, pipe: _Pipe, task: dict[str, Any]) -> dict[str, Any]:
+async def _run(registry: Registry, pipe: _Pipe, facilities: Facilities, task: dict[str, Any]) -> dict[str, Any]:
     task_type = registry[task["type"]]
     owner = Attempt(spec=task_type.spec, **task["owner"])
-    context = _PipedContext(pipe, owner, Facilities(read_input=pipe.read_input))
+    context = _PipedContext(pipe, owner, facilities)
+    context.book.take_in_message(task["journal"])
+    context.secrets = task["secrets"]
+    for value in context.secrets.values():
+        redact(value)
     try:
         value = task_type.validate_input(task["input"])
         arguments = (value,) if task_type.takes_input else ()
@@ -104,12 +114,40 @@ async def _run(registry: Registry, pipe: _Pipe, task: dict[str, Any]) -> dict[st
             blocking = BlockingTaskContext(context, asyncio.get_running_loop())
             returned = await asyncio.to_thread(_called, task_type.handler, blocking, *arguments)
     except BaseException as error:
-        return {"failure": asdict(classify(error, datetime.now(UTC)))}
+        return _ended_badly(error)
     try:
         return {"result": task_type.encode_result(returned)}
     except Exception as error:
         message = f"what the handler returned is not JSON ({type(error).__name__})"
         return {"failure": asdict(Failure("invalid_result", message, False))}
+
+
+def _ended_badly(error: BaseException) -> dict[str, Any]:
+    if (how := yielded_in(error)) is not None:
+        return {"yielded": yielded_as_message(how)}
+    return {"failure": asdict(classify(error, datetime.now(UTC)))}
+
+
+async def _serve(pipe: _Pipe, registry: Registry) -> None:
+    """Serve tasks until the parent closes the pipe."""
+    given = await asyncio.to_thread(pipe.hear)
+    if given is None:
+        return
+    runtime = child_runtime(given, registry, pipe.say)
+    # What a handler logs here goes out as from its worker: as JSON lines, without secrets.
+    configure(runtime.settings.log_level, "worker-child")
+    redact_settings(runtime.settings)
+    facilities = open_facilities(runtime, read_input=pipe.read_input)
+    try:
+        while (task := await asyncio.to_thread(pipe.hear)) is not None:
+            refresh(runtime, task)
+            running = asyncio.create_task(_run(registry, pipe, facilities, task))
+            await asyncio.wait((running,))
+            # A handler that cancels its own task may end it before it answers.
+            pipe.say(_ended_badly(asyncio.CancelledError()) if running.cancelled() else running.result())
+    finally:
+        await facilities.close()
+        await runtime.close()
 
 
 def main() -> None:
@@ -119,10 +157,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with os.fdopen(read_fd, "rb") as reader, os.fdopen(write_fd, "wb") as writer:
-        pipe = _Pipe(reader, writer)
-        registry = load(sys.argv[4:])
-        while (task := pipe.hear()) is not None:
-            pipe.say(asyncio.run(_run(registry, pipe, task)))
+        asyncio.run(_serve(_Pipe(reader, writer), load(sys.argv[4:])))
 
 
 if __name__ == "__main__":

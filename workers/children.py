@@ -11,11 +11,12 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
 from typing import Any
 
-from app.domain.errors import DeadLetter
+from app.domain.errors import DeadLetter, Yielded, yielded_of_message
 from app.domain.failure import Failure
+from app.runtime import Runtime
+from workers.child_runtime import count_for_child, current, handed_over
 from workers.context import ReadInput
 from workers.run import Run
 
@@ -44,13 +45,14 @@ class _Child:
         self.writer = writer
 
     @classmethod
-    async def start(cls, modules: Sequence[str]) -> "_Child":
+    async def start(cls, runtime: Runtime) -> "_Child":
         to_child_read, to_child_write = os.pipe()
         from_child_read, from_child_write = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "workers.child", str(to_child_read), str(from_child_write), str(os.getpid()),
-                *modules, pass_fds=(to_child_read, from_child_write), stdin=asyncio.subprocess.DEVNULL, stdout=2,
+                *runtime.settings.task_modules, pass_fds=(to_child_read, from_child_write),
+                stdin=asyncio.subprocess.DEVNULL, stdout=2,
             )  # fmt: skip
         except BaseException:
             os.close(to_child_write)
@@ -67,7 +69,10 @@ class _Child:
         transport, protocol = await loop.connect_write_pipe(
             lambda: asyncio.streams.FlowControlMixin(loop=loop), os.fdopen(to_child_write, "wb", buffering=0)
         )
-        return cls(process, reader, asyncio.StreamWriter(transport, protocol, None, loop))
+        child = cls(process, reader, asyncio.StreamWriter(transport, protocol, None, loop))
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it has crashed, as will be heard
+            await child.say(handed_over(runtime))
+        return child
 
     async def say(self, message: dict[str, Any]) -> None:
         self.writer.write(json.dumps(message).encode() + b"\n")
@@ -96,8 +101,8 @@ class _Child:
 class Children:
     """Keeps idle children for reuse; a suspect always gets a fresh one, which then ends."""
 
-    def __init__(self, modules: Sequence[str], *, read_input: ReadInput, keep: int) -> None:
-        self._modules = tuple(modules)
+    def __init__(self, runtime: Runtime, *, read_input: ReadInput, keep: int) -> None:
+        self._runtime = runtime
         self._read_input = read_input
         self._keep = keep
         self._idle: list[_Child] = []
@@ -105,7 +110,8 @@ class Children:
     async def run(self, run: Run, input_text: str | bytes | None, *, fresh: bool) -> str:
         """Run the attempt in a child and return the result's exact JSON text.
 
-        Raises ChildFailed or ChildCrashed; when cancelled, the child is killed and really ended before it raises.
+        Raises ChildFailed, ChildCrashed, or how the handler yielded; when cancelled, the child is killed and really
+        ended before it raises.
         """
         child = await self._started() if fresh else self._idle_one() or await self._started()
         reusable = False
@@ -113,7 +119,7 @@ class Children:
             result = await self._converse(child, run, input_text)
             reusable = not fresh and len(self._idle) < self._keep
             return result
-        except ChildFailed:
+        except (ChildFailed, Yielded):
             reusable = not fresh and len(self._idle) < self._keep
             raise
         finally:
@@ -133,7 +139,7 @@ class Children:
 
     async def _started(self) -> _Child:
         """Start a child; when cancelled meanwhile, the child that is just being born is ended."""
-        starting = asyncio.ensure_future(_Child.start(self._modules))
+        starting = asyncio.ensure_future(_Child.start(self._runtime))
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -155,6 +161,9 @@ class Children:
                     "type": claimed.type,
                     "input": text,
                     "owner": run.context.owner.as_message(),
+                    "journal": run.context.book.as_message(),
+                    "secrets": dict(run.context.secrets),
+                    **current(self._runtime),
                 }
             )
             while (heard := await child.hear()) is not None:
@@ -163,15 +172,27 @@ class Children:
                         return result
                     case {"failure": dict(failure)}:
                         raise ChildFailed(Failure(**failure))
-                    case {"progress": [fraction, message]}:
-                        run.context.progress(fraction, message)
+                    case {"yielded": list(parts)}:
+                        raise yielded_of_message(parts)
                     case {"read": str(ref)}:
                         await child.say(await self._read(claimed.tenant_id, ref))
+                    case _:
+                        self._note(run, heard)
         except (BrokenPipeError, ConnectionResetError):
             pass
         code = await child.process.wait()
         how = f"killed by signal {-code}" if code < 0 else f"exit status {code}"
         raise ChildCrashed(f"the handler's process ended before it answered ({how})")
+
+    def _note(self, run: Run, heard: dict[str, Any]) -> None:
+        """Take up what the child tells in passing."""
+        match heard:
+            case {"progress": [fraction, message]}:
+                run.context.progress(fraction, message)
+            case {"metric": name, "arguments": list(arguments), "named": dict(named)}:
+                count_for_child(self._runtime.metrics, name, arguments, named)
+            case {"poke": _}:
+                self._runtime.dispatcher_poke.poke()
 
     async def _read(self, tenant_id: str, ref: str) -> dict[str, Any]:
         try:

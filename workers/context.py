@@ -3,13 +3,21 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
+from json import loads
 from typing import TYPE_CHECKING, Any
 
 from app.domain.errors import DeadLetter
+from app.telemetry.logs import redacted
 from workers.attempt import Attempt
+from workers.bridge import Bridge
+from workers.callbacks import OwnCallbacks
+from workers.declared_secrets import Held, held
+from workers.journal import Book
+from workers.outgoing import BlockingOutgoingHttp, OutgoingHttp
 
 if TYPE_CHECKING:
     from workers.facilities import Facilities
+    from workers.journal import Journal
 
 ReadInput = Callable[[str, str], Awaitable[tuple[bytes, str]]]
 """(tenant_id, input_ref) → (content, content type). Raises DeadLetter('missing_input') where there is none."""
@@ -24,10 +32,12 @@ class _BoundLog(logging.LoggerAdapter[logging.Logger]):
 class TaskContext:
     """The context of one attempt, for `async def` handlers."""
 
-    __slots__ = ("_facilities", "_progress", "owner")
+    __slots__ = ("_facilities", "_progress", "book", "owner", "secrets")
 
     def __init__(self, owner: Attempt, facilities: "Facilities") -> None:
         self.owner = owner
+        self.book = Book(owner)
+        self.secrets: Held = {}
         self._facilities = facilities
         self._progress: tuple[float, str] | None = None
 
@@ -78,11 +88,92 @@ class TaskContext:
         """Read a stored input as text. Raises DeadLetter: `missing_input`; `corrupted_input` when not UTF-8."""
         return as_text(await self.input_bytes(ref))
 
+    async def step(self, name: str, call: Callable[..., Any], *arguments: Any, returns: Any = None) -> Any:
+        """Do something once: give what `call(*arguments)` returned, in this run or in an earlier one of the task.
+
+        The result is kept under the name and the arguments, and only then returned; a run that finds it does not call.
+        The same name with other arguments is another step; the same arguments again give the kept result, so that what
+        is meant to happen several times needs names, or an argument, that tell the times apart. What is raised by the
+        call, and a call that gives the worker back, keeps nothing.
+
+        `call` is a coroutine function, or a plain one, which runs in a thread. Arguments are JSON, models or bytes. The
+        result is JSON (models and dataclasses are written as such) and comes back as JSON in the first run, too: tuples
+        as lists, models as dicts. With `returns`, a type that pydantic knows, it comes back as that type, in every run.
+
+        Raises DeadLetter: `invalid_step` (name or arguments), `invalid_step_result`, `step_too_large`,
+        `too_many_steps`, `journal_full`. An attempt that no longer owns its task, or was told to end, ends here.
+        """
+        return await self._journal.step(self.book, name, call, arguments, returns)
+
+    async def checkpoint(self, state: Any) -> None:
+        """Save the handler's own state, in place of the one before; returns when it is committed.
+
+        The next run of the task finds it in `state`. Raises DeadLetter: `invalid_checkpoint`, `checkpoint_too_large`.
+        An attempt that no longer owns its task, or was told to end, ends here: in the latter case with its state saved.
+        """
+        await self._journal.checkpoint(self.book, state)
+        # Here an attempt can be given up in good order: all that its next run needs is committed.
+
+    @property
+    def state(self) -> Any:
+        """The state of the last checkpoint, of this run or of an earlier one; None before the first."""
+        return None if self.book.state is None else loads(self.book.state)
+
+    @property
+    def http(self) -> OutgoingHttp:
+        """The guarded HTTP client: it reaches the public internet, and of private networks what the settings open."""
+        if self._facilities.http is None:
+            raise RuntimeError("this context was made without an HTTP client")
+        return OutgoingHttp(self.owner, self._facilities.http)
+
+    def secret(self, name: str) -> str:
+        """Give the value of a secret that the type declares with `secrets=[…]`; logs and errors will not show it.
+
+        Raises DeadLetter (`undeclared_secret`) for any other. A declared secret that is missing fails the attempt
+        before the handler starts: `missing_secret`, which no retry mends, or `secret_unavailable`, which is retried.
+        """
+        return held(self.secrets, name, self.owner.spec)
+
+    async def signature(self, secret: str, *, message_id: str, timestamp: int, body: bytes) -> dict[str, str]:
+        """Sign a message by Standard Webhooks; returns its three headers, never the secret.
+
+        `secret` names one that DESPACHO_OUTBOUND__SIGNING_SECRETS opens for the task's tenant; `timestamp` is in Unix
+        seconds. Raises DeadLetter: `undeclared_secret`, `missing_secret`, `invalid_secret`.
+        """
+        if self._facilities.secrets is None:
+            raise RuntimeError("this context was made without secrets")
+        return await self._facilities.secrets.signature(
+            self.tenant_id, secret, message_id=message_id, timestamp=timestamp, body=body
+        )
+
+    @property
+    def callbacks(self) -> OwnCallbacks:
+        """Addresses by which somebody outside completes the task later, while it holds no worker."""
+        if self._facilities.callbacks is None:
+            raise RuntimeError("this context was made without callbacks")
+        return OwnCallbacks(self.owner, self._facilities.callbacks)
+
+    async def load(self) -> None:
+        """Read what earlier runs left, and the declared secrets (for the worker, before the handler starts).
+
+        Raises SecretMissing or SecretUnavailable.
+        """
+        if self.owner.spec.secrets and self._facilities.secrets is not None:
+            self.secrets = await self._facilities.secrets.read(self.owner.spec)
+        if self._facilities.journal is not None:
+            await self._facilities.journal.load(self.book)
+
+    @property
+    def _journal(self) -> "Journal":
+        if self._facilities.journal is None:
+            raise RuntimeError("this context was made without a journal")
+        return self._facilities.journal
+
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far the task is (0 to 1); written with the next heartbeat, and only while this attempt owns it."""
         if not 0.0 <= fraction <= 1.0:
             raise ValueError("progress: fraction should be from 0 to 1")
-        self._progress = (float(fraction), str(message)[:500])
+        self._progress = (float(fraction), redacted(str(message), 500))
 
     def take_progress(self) -> tuple[float, str] | None:
         """Hand over what progress was said since the last time (for the worker's heartbeat)."""
@@ -93,11 +184,11 @@ class TaskContext:
 class BlockingTaskContext:
     """The same context for plain `def` handlers: its calls block the handler's thread, never the worker's loop."""
 
-    __slots__ = ("_context", "_loop")
+    __slots__ = ("_bridge", "_context")
 
     def __init__(self, context: TaskContext, loop: asyncio.AbstractEventLoop) -> None:
         self._context = context
-        self._loop = loop
+        self._bridge = Bridge(loop)
 
     @property
     def task_id(self) -> str:
@@ -131,11 +222,39 @@ class BlockingTaskContext:
 
     def input_bytes(self, ref: str) -> bytes:
         """Read a stored input; see TaskContext."""
-        return asyncio.run_coroutine_threadsafe(self._context.input_bytes(ref), self._loop).result()
+        return self._bridge.run(lambda _: self._context.input_bytes(ref))
 
     def input_text(self, ref: str) -> str:
         """Read a stored input as text; see TaskContext."""
         return as_text(self.input_bytes(ref))
+
+    def step(self, name: str, call: Callable[..., Any], *arguments: Any, returns: Any = None) -> Any:
+        """Do something once; see TaskContext. A plain `call` runs in the handler's thread and may use the context."""
+        return self._bridge.run(lambda here: self._context.step(name, here(call), *arguments, returns=returns))
+
+    @property
+    def http(self) -> BlockingOutgoingHttp:
+        """The guarded HTTP client, whose calls block; see TaskContext."""
+        return BlockingOutgoingHttp(self._context.http, self._bridge)
+
+    def secret(self, name: str) -> str:
+        """Give the value of a declared secret; see TaskContext."""
+        return self._context.secret(name)
+
+    def signature(self, secret: str, *, message_id: str, timestamp: int, body: bytes) -> dict[str, str]:
+        """Sign a message by Standard Webhooks; see TaskContext."""
+        return self._bridge.run(
+            lambda _: self._context.signature(secret, message_id=message_id, timestamp=timestamp, body=body)
+        )
+
+    def checkpoint(self, state: Any) -> None:
+        """Save the handler's own state; see TaskContext."""
+        self._bridge.run(lambda _: self._context.checkpoint(state))
+
+    @property
+    def state(self) -> Any:
+        """The state of the last checkpoint; see TaskContext."""
+        return self._context.state
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far the task is; see TaskContext."""

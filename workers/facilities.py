@@ -5,8 +5,13 @@ Every facility has a file of its noun in this package and takes the `Attempt` fi
 
 from dataclasses import dataclass
 
+from app.outbound.client import OutboundClient
 from app.runtime import Runtime
+from app.secret_providers import SecretProviders
+from workers.callbacks import Callbacks
 from workers.context import ReadInput
+from workers.declared_secrets import DeclaredSecrets
+from workers.journal import Journal
 
 
 @dataclass(slots=True)
@@ -14,11 +19,24 @@ class Facilities:
     """The facilities of one process, by noun."""
 
     read_input: ReadInput
+    journal: Journal | None = None
+    http: OutboundClient | None = None
+    secrets: DeclaredSecrets | None = None
+    callbacks: Callbacks | None = None
 
     async def close(self) -> None:
         """Give up what the facilities hold open."""
+        if self.http is not None:
+            await self.http.close()
 
 
 def open_facilities(runtime: Runtime, *, read_input: ReadInput) -> Facilities:
     """Make the facilities of one process; nothing is connected before it is needed."""
-    return Facilities(read_input=read_input)
+    settings = runtime.settings
+    return Facilities(
+        read_input=read_input,
+        journal=Journal(runtime),
+        callbacks=Callbacks(runtime),
+        http=OutboundClient(settings.outbound),
+        secrets=DeclaredSecrets(SecretProviders(settings.secrets), signing=settings.outbound.signing_secrets),
+    )

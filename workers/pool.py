@@ -51,7 +51,7 @@ class Pool:
         )
         settings = runtime.settings.worker
         self.facilities = open_facilities(runtime, read_input=self._read_input)
-        self.children = Children(runtime.settings.task_modules, read_input=self._read_input, keep=min(slots, 4))
+        self.children = Children(runtime, read_input=self._read_input, keep=min(slots, 4))
         self.runner = Runner(
             runtime.registry,
             self.children,

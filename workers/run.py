@@ -49,6 +49,7 @@ class Run:
             self.overdue = True
         if self.interrupt is None or why is Interrupt.LOST:
             self.interrupt = why
+        self.context.book.over = True
         if self.interrupted_at is None:
             self.interrupted_at = asyncio.get_running_loop().time()
         if self.task is not None and not self.task.done():

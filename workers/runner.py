@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from app.domain.errors import Snoozed, Yielded
+from app.domain.errors import Snoozed, Yielded, yielded_in
 from app.domain.failure import Failure, classify
 from app.domain.lifecycle import Move
 from app.domain.outcome import Settlement
@@ -105,6 +105,7 @@ class Runner:
         text: str | bytes | None = claimed.input
         if claimed.input_ref is not None:
             text, _ = await self._read_input(claimed.tenant_id, claimed.input_ref)
+        await run.context.load()
         if claimed.crashes > 0 or task_type.spec.executor is Executor.PROCESS:
             # A suspect runs alone in a fresh process, so that only its own crash is held against it.
             return await self._children.run(run, text, fresh=claimed.crashes > 0)
@@ -149,9 +150,9 @@ class Runner:
     def _ended_badly(self, run: Run, task_type: TaskType, error: BaseException) -> Settlement | None:
         if run.interrupt is not None:
             return self.interrupted(run)
+        if (how := yielded_in(error)) is not None:
+            return self._yielded(run.claimed, how)
         match error:
-            case Yielded():
-                return self._yielded(run.claimed, error)
             case ChildCrashed():
                 return self._failed(run.claimed, task_type, Failure("worker_lost", str(error), True), crashed=True)
             case ChildFailed():
@@ -198,7 +199,7 @@ class Runner:
             claimed.fence,
             Move.FAIL if retries else Move.DEAD_LETTER,
             "failed",
-            error_type=failure.error_type,
+            error_type=redacted(failure.error_type, 100),
             error_message=redacted(failure.message, _MESSAGE_CHARACTERS),
             error_retryable=failure.retryable,
             after_seconds=decision.seconds if isinstance(decision, RetryAfter) else None,

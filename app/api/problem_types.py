@@ -72,8 +72,16 @@ _ALL = (
         "Read it again: it is no task, or no longer dead.",
     ),
     ProblemType(
+        "callback_used", 409, "The task has been called back already",
+        "Nothing has to be sent again: the first call counts, also where its answer was lost.",
+    ),
+    ProblemType(
         "idempotency_in_flight", 409, "The same submission is being worked on",
         "Send the same request again after `Retry-After`: it answers with the task that the first one made.", True,
+    ),
+    ProblemType(
+        "callback_closed", 410, "The task no longer waits for this callback",
+        "Nothing can be completed here any more: the task has ended, or an operator had it begin anew.",
     ),
     ProblemType(
         "payload_too_large", 413, "The body is too large",

@@ -19,6 +19,7 @@ from app.cli.migrations import database_complaint, head, revision_complaint
 from app.domain.policy import Policy
 from app.domain.policy_file import PolicyError, parse_policy
 from app.runtime import policy_document
+from app.secret_providers import SecretMissing, SecretProviders, SecretUnavailable
 from app.settings import Settings, SettingsError
 from app.store import condition, policies, revisions
 from app.store.database import Database, DatabaseUnavailable
@@ -37,6 +38,8 @@ async def examine(settings: Settings) -> AsyncIterator[Finding]:
     except (PolicyError, SettingsError) as error:
         yield fail("policy file", f"{error}")
     yield _task_modules(settings)
+    async for finding in _secrets(settings):
+        yield finding
     for finding in _data_dir(settings):
         yield finding
     if settings.database_url is not None:
@@ -57,6 +60,26 @@ def _task_modules(settings: Settings) -> Finding:
     except TaskModuleError as error:
         return fail("task modules", str(error))
     return ok("task modules", f"task types {', '.join(registry)}")
+
+
+async def _secrets(settings: Settings) -> AsyncIterator[Finding]:
+    """Look for every secret that a task type declares or that deliveries may be signed with; values are not shown."""
+    try:
+        registry = load(settings.task_modules)
+    except TaskModuleError:
+        return
+    wanted = {name: f"declared by {one.spec.name}" for one in registry.values() for name in one.spec.secrets}
+    wanted |= {
+        entry.rpartition("/")[2]: "named by DESPACHO_OUTBOUND__SIGNING_SECRETS"
+        for entry in settings.outbound.signing_secrets
+    }
+    providers = SecretProviders(settings.secrets)
+    for name, why in sorted(wanted.items()):
+        try:
+            await providers.value(name)
+            yield ok(f"secret: {name}", f"there, {why}")
+        except (SecretMissing, SecretUnavailable) as error:
+            yield fail(f"secret: {name}", f"{error.message} ({why})")
 
 
 def _data_dir(settings: Settings) -> Iterator[Finding]:

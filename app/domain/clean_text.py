@@ -7,6 +7,7 @@ MAXIMUM_NAME = 100
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")
 _NOT_NAME = re.compile(r"[^A-Za-z0-9_.]+")
 _HIDDEN = "[hidden]"
+_QUERY = re.compile(r"(\bhttps?://[^\s?#'\"<>]{1,2048})[?#][^\s'\"<>]*", re.IGNORECASE)
 _USERINFO = re.compile(r"(?<=://)[^\s/@]{1,512}@")
 _AUTHORIZATION = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}")
 _NAMED_SECRET = re.compile(
@@ -19,6 +20,7 @@ def clean_message(text: str, fallback: str) -> str:
     """Give at most 2,000 clean characters of `text`; `fallback` where nothing is left."""
     text = text[: 2 * MAXIMUM_MESSAGE]
     text = _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+    text = _QUERY.sub(rf"\1?{_HIDDEN}", text)
     text = _USERINFO.sub(f"{_HIDDEN}@", text)
     text = _AUTHORIZATION.sub(rf"\1 {_HIDDEN}", text)
     text = _NAMED_SECRET.sub(rf"\1{_HIDDEN}", text).strip()

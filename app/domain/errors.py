@@ -4,17 +4,24 @@
 expected. They are no `Exception`s, so that a handler's own `except Exception` does not swallow them.
 """
 
+from collections.abc import Iterator
+from typing import Any
+
 
 class Retry(Exception):
-    """Try this task again, after `after_seconds` where given, else by the type's backoff; it spends an attempt."""
+    """Try this task again, after `after_seconds` where given, else by the type's backoff; it spends an attempt.
 
-    def __init__(self, after_seconds: float | None = None, message: str = "") -> None:
+    `error_type` is a short name to group by, such as `office_busy`.
+    """
+
+    def __init__(self, after_seconds: float | None = None, message: str = "", error_type: str = "retry") -> None:
         super().__init__(message)
         self.after_seconds = after_seconds
         self.message = message
+        self.error_type = error_type
 
-    def __reduce__(self) -> tuple[type["Retry"], tuple[float | None, str]]:
-        return type(self), (self.after_seconds, self.message)
+    def __reduce__(self) -> tuple[type["Retry"], tuple[float | None, str, str]]:
+        return type(self), (self.after_seconds, self.message, self.error_type)
 
 
 class DeadLetter(Exception):
@@ -58,4 +65,50 @@ class Suspended(Yielded):
 
 
 class OwnershipLost(Yielded):
-    """This attempt no longer owns its task: whatever it would write is somebody else's to write."""
+    """This attempt no longer owns its task, or was told to end: whatever it would do is somebody else's to do."""
+
+
+def yielded_in(error: BaseException) -> Yielded | None:
+    """Find how a handler yielded, also where a task group has wrapped it; None for a failure.
+
+    Lost ownership outranks all. Beside a failure the others do not count: the attempt has failed.
+    """
+    if isinstance(error, Yielded):
+        return error
+    if not isinstance(error, BaseExceptionGroup):
+        return None
+    members = list(_members(error))
+    found = [member for member in members if isinstance(member, Yielded)]
+    lost = next((member for member in found if isinstance(member, OwnershipLost)), None)
+    if lost is not None or len(found) < len(members):
+        return lost
+    suspended = next((member for member in found if isinstance(member, Suspended)), None)
+    return suspended or max(found, key=lambda member: getattr(member, "after_seconds", 0.0))
+
+
+def yielded_as_message(error: Yielded) -> list[Any]:
+    """Spell how a handler yielded as JSON values: the name of the kind, then what it is made of."""
+    return [type(error).__name__, *error.__reduce__()[1]]
+
+
+def yielded_of_message(message: list[Any]) -> Yielded:
+    """Make what `yielded_as_message` spelled. Raises ValueError for a kind that there is not."""
+    name, *parts = message
+    for kind in _kinds(Yielded):
+        if kind.__name__ == name:
+            return kind(*parts)
+    raise ValueError("no such kind of yielding")
+
+
+def _kinds(kind: type[Yielded]) -> Iterator[type[Yielded]]:
+    yield kind
+    for narrower in kind.__subclasses__():
+        yield from _kinds(narrower)
+
+
+def _members(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _members(error)
+        else:
+            yield error

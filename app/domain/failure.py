@@ -68,6 +68,8 @@ _BY_NAME: Mapping[tuple[str, str], tuple[str, bool]] = {
     ("asyncpg", "TransactionRollbackError"): ("database_unavailable", True),
     ("asyncpg", "InterfaceError"): ("database_unavailable", True),
     ("asyncpg", "InvalidCachedStatementError"): ("database_unavailable", True),
+    ("app", "DatabaseUnavailable"): ("database_unavailable", True),
+    ("app", "LockTimeout"): ("database_unavailable", True),
     ("sqlalchemy", "OperationalError"): ("database_unavailable", True),
     ("sqlalchemy", "InterfaceError"): ("database_unavailable", True),
     ("sqlalchemy", "TimeoutError"): ("database_unavailable", True),
@@ -129,7 +131,7 @@ def _classify_one(error: BaseException, now: datetime) -> Failure:
     name = clean_name(_class_name(type(error)), "Exception")
     if isinstance(error, Retry):
         return Failure(
-            "retry",
+            clean_name(_text(_attribute(error, "error_type")), "retry"),
             clean_message(_text(_attribute(error, "message")), "the handler asked for a retry"),
             True,
             _seconds(error),

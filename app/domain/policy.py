@@ -95,7 +95,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """One version of the policy. `classes` are in rank order; `by_name` finds one."""
+    """One version of the policy. `classes` are in rank order; `by_name` finds one; `document` is the file's text."""
 
     version: str
     owner: str
@@ -103,6 +103,7 @@ class Policy:
     classes: tuple[PriorityClass, ...]
     rules: tuple[Rule, ...] = ()
     limits: tuple[Limit, ...] = ()
+    document: str = field(default="", compare=False, repr=False, kw_only=True)
     by_name: Mapping[str, PriorityClass] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

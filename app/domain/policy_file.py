@@ -3,6 +3,7 @@
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from app.domain.conditions import Condition, ConditionError, compile_condition
 from app.domain.policy import DEFAULT_REASON, Aging, Limit, LimitKind, OnSaturation, Policy, PriorityClass, Rule
@@ -38,7 +39,7 @@ def parse_policy(text: str) -> Policy:
     policy = _Reader(document, _line_numbers(text), problems).policy()
     if problems.found or policy is None:
         raise PolicyError(problems.found)
-    return policy
+    return replace(policy, document=text)
 
 
 def _line_numbers(text: str) -> dict[tuple[str, int, str], int]:

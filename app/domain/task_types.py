@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from app.domain.secret_names import SECRET_NAME
+
 
 class CostClass(StrEnum):
     """How much capacity a task of a type takes, roughly; a tenant's virtual time advances by its weight."""
@@ -31,7 +33,10 @@ TYPE_NAME = re.compile(r"^[a-z][a-z0-9_.-]{0,63}$")
 
 @dataclass(frozen=True, slots=True)
 class TaskTypeSpec:
-    """The declared properties of a task type. Durations are in seconds; `process` holds its registered facts."""
+    """The declared properties of a task type. Durations are in seconds; `process` holds its registered facts.
+
+    `secrets` names the secrets that its handler may read.
+    """
 
     name: str
     description: str = ""
@@ -44,12 +49,17 @@ class TaskTypeSpec:
     backoff_base_seconds: float = 5.0
     backoff_cap_seconds: float = 900.0
     process: Mapping[str, Any] = field(default_factory=dict)
+    secrets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the declaration. Raises ValueError that names the field and what it should be."""
         if not TYPE_NAME.match(self.name):
             raise ValueError(
                 f"task type name {self.name!r}: it should be 1 to 64 of a-z, 0-9, _, . and -, starting with a letter"
+            )
+        if not all(SECRET_NAME.fullmatch(name) for name in self.secrets):
+            raise ValueError(
+                f"{self.name}: secrets should be names of a letter and then up to 63 letters, digits, _ or -"
             )
         if not 1 <= self.max_attempts <= 100:
             raise ValueError(f"{self.name}: max_attempts should be from 1 to 100")

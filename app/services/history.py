@@ -18,11 +18,12 @@ from app.domain.release import PutOff, Waiting
 from app.domain.waiting import Place, Situation, explain_waiting
 from app.services.releases import put_off_in
 from app.store import history as store
-from app.store import pauses, standing, workers
+from app.store import journal, pauses, standing, workers
 from app.store.database import Database
 
 MOST_ATTEMPTS = 1000
 MOST_EVENTS = 1000
+MOST_KEPT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class Story:
     attempts: Sequence[Row[Any]]
     flight: Row[Any] | None
     events: Sequence[Row[Any]]
+    kept: Sequence[Row[Any]]
     rounds: Mapping[int, Row[Any]]
     delayed: Row[Any] | None
     latest_round: Row[Any] | None
@@ -65,6 +67,7 @@ async def read_story(database: Database, task_id: str) -> Story:
             attempts,
             flight,
             events,
+            await journal.listed(connection, task_id, MOST_KEPT),
             rounds,
             await standing.delayed_of(connection, task_id),
             await standing.latest_round(connection),
@@ -90,6 +93,7 @@ def compose(task: Row[Any], story: Story, depends_on: tuple[str, ...] = ()) -> l
         if story.flight.fence is not None:
             entries.append(_started(story.flight, story.flight.claimed_at))
     entries += [Entry(row.at, row.kind, row.reason, row.actor, row.detail) for row in story.events]
+    entries += [_kept(row) for row in story.kept]
     entries.sort(key=lambda one: one.at)
     last = _standing(task, story, depends_on)
     return [*entries, last] if last is not None else entries
@@ -129,6 +133,14 @@ def _ended(row: Row[Any]) -> Entry:
         "retry_after_seconds": row.retry_after_seconds,
     }
     return Entry(row.finished_at, "ended", row.outcome, row.worker_id, _text(detail))
+
+
+def _kept(row: Row[Any]) -> Entry:
+    """Tell of a step or a checkpoint; what it holds is the handler's own."""
+    detail = {"size_bytes": row.size_bytes, "fence": row.fence}
+    if row.name is not None:
+        detail["name"] = row.name
+    return Entry(row.stored_at, row.kind, detail=_text(detail))
 
 
 def _standing(task: Row[Any], story: Story, depends_on: tuple[str, ...]) -> Entry | None:

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 import asyncpg
+from pydantic import SecretStr
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -115,6 +116,7 @@ class Database:
         on_retry: Callable[[str], None] | None = None,
     ) -> None:
         self._on_retry = on_retry
+        self.url = SecretStr(url)
         server_settings = {
             "application_name": application_name,
             "timezone": "UTC",

@@ -124,6 +124,10 @@ moved AS (
 }
     RETURNING t.*
 ),
+addresses AS (
+    UPDATE callbacks c SET closed_at = clock_timestamp() FROM moved m
+    WHERE c.task_id = m.task_id AND c.result IS NULL AND c.closed_at IS NULL
+),
 told AS (
     INSERT INTO events (task_id, at, kind, reason, actor)
     SELECT task_id, clock_timestamp(), 'reprocessed', :reason, :actor FROM moved
@@ -175,13 +179,16 @@ removed AS (
     DELETE FROM tasks t USING gone g WHERE t.task_id = g.task_id AND t.status = 'dead_lettered' RETURNING t.task_id
 ),
 history AS (DELETE FROM attempts a USING removed r WHERE a.task_id = r.task_id),
-told AS (DELETE FROM events e USING removed r WHERE e.task_id = r.task_id)
+told AS (DELETE FROM events e USING removed r WHERE e.task_id = r.task_id),
+journal AS (DELETE FROM steps s USING removed r WHERE s.task_id = r.task_id),
+states AS (DELETE FROM checkpoints c USING removed r WHERE c.task_id = r.task_id),
+addresses AS (DELETE FROM callbacks c USING removed r WHERE c.task_id = r.task_id)
 SELECT dead_letter_id FROM gone
 """)
 
 
 async def purge(connection: AsyncConnection, dead_letter_ids: Sequence[str]) -> set[str]:
-    """Remove dead letters together with their tasks, attempts and events; tells which ones were there."""
+    """Remove dead letters together with their tasks, attempts, events and journals; tells which ones were there."""
     rows = await connection.execute(_PURGE, {"ids": list(dead_letter_ids)})
     return {row.dead_letter_id for row in rows.fetchall()}
 

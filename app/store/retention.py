@@ -40,7 +40,10 @@ gone AS (
     RETURNING t.task_id
 ),
 history AS (DELETE FROM attempts a USING gone g WHERE a.task_id = g.task_id),
-told AS (DELETE FROM events e USING gone g WHERE e.task_id = g.task_id)
+told AS (DELETE FROM events e USING gone g WHERE e.task_id = g.task_id),
+journal AS (DELETE FROM steps s USING gone g WHERE s.task_id = g.task_id),
+states AS (DELETE FROM checkpoints c USING gone g WHERE c.task_id = g.task_id),
+addresses AS (DELETE FROM callbacks c USING gone g WHERE c.task_id = g.task_id)
 SELECT (SELECT max(task_id) FROM seen) AS last, (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM gone) AS removed
 """)
 

@@ -6,6 +6,8 @@
     flights    what was released: first unclaimed, then claimed under a fence and a lease; gone when settled.
     lanes      (class, tenant, type, group) combinations that have rows in `ready`, with their tenant's virtual time.
     attempts   one row per ended attempt, written at settlement; the running one is the flight.
+    steps      what a handler's steps returned, kept for its next run; gone with the task.
+    checkpoints  the last state that a handler saved of itself; gone with the task.
     events     the irregular part of the history; the regular part is derived from tasks, attempts and release_rounds.
 
 Times are the database's `clock_timestamp()`; ids are text in the "C" collation, time-ordered, minted by the server.
@@ -199,6 +201,7 @@ flights = sa.Table(
     _when("claimed_at"),
     _when("lease_until"),
     _when("cancel_requested_at"),
+    _when("woken_at"),
     postgresql_with={"fillfactor": "50", **_BUSY},
 )
 
@@ -225,6 +228,29 @@ attempts = sa.Table(
     sa.Index(
         "ix_attempts_finished_at", "finished_at", postgresql_using="brin", postgresql_with={"pages_per_range": "32"}
     ),
+)
+
+steps = sa.Table(
+    "steps",
+    metadata,
+    _name("task_id", primary_key=True),
+    _name("name", primary_key=True),
+    sa.Column("fingerprint", BYTEA, primary_key=True),
+    sa.Column("position", sa.Integer, nullable=False),
+    sa.Column("fence", sa.BigInteger, nullable=False),
+    sa.Column("size_bytes", sa.Integer, nullable=False),
+    sa.Column("value", sa.Text, nullable=False),
+    _when("stored_at", nullable=False),
+)
+
+checkpoints = sa.Table(
+    "checkpoints",
+    metadata,
+    _name("task_id", primary_key=True),
+    sa.Column("fence", sa.BigInteger, nullable=False),
+    sa.Column("size_bytes", sa.Integer, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    _when("stored_at", nullable=False),
 )
 
 release_rounds = sa.Table(
@@ -383,6 +409,24 @@ workers = sa.Table(
     _when("started_at", nullable=False),
     _when("heartbeat_at", nullable=False),
     _when("alive_until", nullable=False),
+)
+
+callbacks = sa.Table(
+    "callbacks",
+    metadata,
+    sa.Column("token_sha256", BYTEA, primary_key=True),
+    _name("task_id"),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    _when("issued_at", nullable=False),
+    _when("expires_at"),
+    _when("called_at"),
+    _when("read_at"),
+    _when("closed_at"),
+    sa.Column("result", sa.Text),
+    _name("error_type", nullable=True),
+    sa.Column("error_message", sa.Text),
+    sa.Column("error_retryable", sa.Boolean),
+    sa.Index("ix_callbacks_task_id", "task_id"),
 )
 
 tallies = sa.Table(

@@ -46,23 +46,31 @@ _BUDGET = (
 _ERROR = "error_type = m.error_type, error_message = m.error_message, error_retryable = m.error_retryable"
 _NO_ERROR = "error_type = NULL, error_message = NULL, error_retryable = NULL"
 _DUE = "m.ended_at + COALESCE(m.after_seconds, 0) * interval '1 second'"
+# Whoever was woken while it was about to snooze comes back at once.
+_DUE_UNLESS_WOKEN = f"CASE WHEN m.woken_at IS NULL THEN {_DUE} ELSE m.ended_at END"
 
 _ALSO: dict[Move, str] = {
     Move.FINISH: f"result = m.result, finished_at = m.ended_at, progress = NULL, {_NO_ERROR}",
     Move.FAIL: f"next_attempt_at = {_DUE}, {_ERROR}, {_BUDGET}",
     Move.DEAD_LETTER: f"finished_at = m.ended_at, {_ERROR}, {_BUDGET}",
     Move.RETURN: _BUDGET,
-    Move.SNOOZE: f"next_attempt_at = {_DUE}, {_BUDGET}",
+    Move.SNOOZE: f"next_attempt_at = {_DUE_UNLESS_WOKEN}, {_BUDGET}",
     Move.CANCEL: "finished_at = m.ended_at, cancel_requested_at = COALESCE(t.cancel_requested_at, m.ended_at)",
 }
 
-_BACK = f""",
+
+
+def _back(due: str) -> str:
+    due = due.replace("m.", "g.")
+    return f""",
 back AS (
     INSERT INTO delayed ({PLACE}, due_at, why)
-    SELECT {place_of("g", dispatch="g.dispatch + 1", attempt="g.attempts + 1", queued_at=_DUE.replace("m.", "g."))},
-           {_DUE.replace("m.", "g.")}, g.outcome
+    SELECT {place_of("g", dispatch="g.dispatch + 1", attempt="g.attempts + 1", queued_at=due)},
+           {due}, g.outcome
     FROM moved g
 )"""
+
+
 
 _DEAD = """,
 dead AS (
@@ -85,7 +93,8 @@ _COMES_BACK = (Move.FAIL, Move.RETURN, Move.SNOOZE)
 def _sql(move: Move) -> TextClause:
     if move in _COMES_BACK:
         return text(
-            f"WITH {_GIVEN}{_STOPPED}, moved AS ({move_sql(move, 'kept', _ALSO[move])} RETURNING t.attempts, m.*){_BACK} "
+            f"WITH {_GIVEN}{_STOPPED}, moved AS ({move_sql(move, 'kept', _ALSO[move])} RETURNING t.attempts, m.*)"
+            f"{_back(_DUE_UNLESS_WOKEN if move is Move.SNOOZE else _DUE)} "
             "SELECT g.task_id FROM gone g"
         )
     more = _DEAD if move is Move.DEAD_LETTER else ""

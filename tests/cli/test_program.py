@@ -144,3 +144,19 @@ def test_doctor_fails_and_says_what_to_do(capsys: pytest.CaptureFixture[str], mo
     assert "start it, or correct DESPACHO_DATABASE_URL" in said.out
     assert "there_is_no_such_module" in said.out
     assert "hidden-word" not in said.out + said.err
+
+
+def test_doctor_looks_for_declared_secrets_and_shows_none(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DESPACHO_TASK_MODULES", "tests.support.http_tasks")
+    monkeypatch.setenv("DESPACHO_OUTBOUND__SIGNING_SECRETS", "acme/HOOK_KEY")
+    monkeypatch.setenv("DESPACHO_SECRET_TEST_TOKEN", "hidden-word")
+
+    code = run(["doctor"])
+
+    said = capsys.readouterr()
+    assert code == 1
+    assert "secret: TEST_TOKEN" in said.out
+    assert "set DESPACHO_SECRET_HOOK_KEY in the worker" in said.out
+    assert "hidden-word" not in said.out + said.err

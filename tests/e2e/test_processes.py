@@ -1,5 +1,6 @@
 """Workers and dispatchers as processes of their own: killed, frozen, drained, blocked."""
 
+import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -188,3 +189,27 @@ async def test_another_dispatcher_leads_within_three_seconds_and_the_thawed_one_
             row["epoch"] for row in await rows(world.runtime, "SELECT epoch FROM release_rounds ORDER BY round_id")
         ]
         assert epochs == sorted(epochs)
+
+
+async def test_a_worker_killed_after_a_step_costs_no_second_call_and_no_state(
+    database_url: str, rabbit: RabbitNode
+) -> None:
+    async with with_workers(database_url, rabbit.url, 1, lease_seconds=2.0) as (world, installation):
+        (task_id,) = await world.submit("journey", kind="hold")
+
+        async def saved() -> bool:
+            return bool(await rows(world.runtime, "SELECT 1 FROM checkpoints"))
+
+        await eventually(saved)
+        await installation.processes["worker-0"].kill()
+        installation.start("worker-0")
+        await eventually(lambda: len(world.marks("starts")) == 2, within_seconds=30)
+        world.go()
+        (row,) = await world.ended([task_id], within_seconds=30)
+
+        first, second = (int(line.split()[3]) for line in world.marks("starts"))
+        assert row["status"] == "done"
+        assert json.loads(row["result"])["state"] == {"done": [0]}
+        assert world.marks("calls") == [task_id]
+        # It ran alone, in a process of its own, and found everything there.
+        assert second not in (first, installation.processes["worker-0"].pid)

@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from app.domain.errors import Snoozed
 from despacho import BlockingTaskContext, DeadLetter, Retry, TaskContext, task_type
 
 _LOOK_SECONDS = 0.01
@@ -386,3 +387,79 @@ def leaves_a_child(ctx: BlockingTaskContext, task: At) -> None:
             time.sleep(_LOOK_SECONDS)
         os._exit(0)
     os._exit(3)
+
+
+@task_type("journey", timeout_seconds=60, max_attempts=4, **_FAST)  # type: ignore[arg-type]
+async def journey(ctx: TaskContext, task: At) -> dict[str, Any]:
+    """Do a step, save a state, end as `kind` says; the run that finds the state goes on from there."""
+    _started(ctx, task)
+
+    async def inner() -> float:
+        mark(task.at, "calls", ctx.task_id)
+        return 1e22
+
+    async def outer() -> dict[str, Any]:
+        return {"n": task.n, "inner": await ctx.step("inner", inner)}
+
+    kept = await ctx.step("outer", outer, returns=dict[str, Any])
+    if ctx.state is None:
+        await ctx.checkpoint({"done": [task.n]})
+        _interrupted(task.kind)
+    while task.kind == "hold" and not _may_go(task):  # noqa: ASYNC110 - the word to go is a file of another process
+        await asyncio.sleep(_LOOK_SECONDS)
+    return {"kept": kept, "again": await ctx.step("outer", outer), "state": ctx.state, "pid": os.getpid()}
+
+
+def _journey(ctx: BlockingTaskContext, task: At) -> dict[str, Any]:
+    _started(ctx, task)
+
+    def inner() -> float:
+        mark(task.at, "calls", ctx.task_id)
+        return 1e22
+
+    def outer() -> dict[str, Any]:
+        return {"n": task.n, "inner": ctx.step("inner", inner)}
+
+    kept = ctx.step("outer", outer, returns=dict[str, Any])
+    if ctx.state is None:
+        ctx.checkpoint({"done": [task.n]})
+        _interrupted(task.kind)
+    return {"kept": kept, "again": ctx.step("outer", outer), "state": ctx.state, "pid": os.getpid()}
+
+
+def _interrupted(kind: str) -> None:
+    match kind:
+        case "fails":
+            raise ConnectionError("not yet")
+        case "snoozes":
+            raise Snoozed(0.05, "not_yet", "the sun is up")
+        case "snoozes_in_a_group":
+            raise BaseExceptionGroup("together", [Snoozed(0.01, "soon"), Snoozed(0.05, "not_yet", "the sun is up")])
+        case "crashes":
+            os._exit(137)
+
+
+@task_type("journey_thread", timeout_seconds=60, max_attempts=4, **_FAST)  # type: ignore[arg-type]
+def journey_thread(ctx: BlockingTaskContext, task: At) -> dict[str, Any]:
+    """Make the journey in a thread."""
+    return _journey(ctx, task)
+
+
+@task_type("journey_process", timeout_seconds=60, max_attempts=4, executor="process", **_FAST)  # type: ignore[arg-type]
+def journey_process(ctx: BlockingTaskContext, task: At) -> dict[str, Any]:
+    """Make the journey in a process."""
+    return _journey(ctx, task)
+
+
+@task_type("strides", timeout_seconds=60)
+def strides(ctx: BlockingTaskContext, task: At) -> None:
+    """Go on in a thread, one step after the other, until told to go; `kind` says whether it saves its state instead."""
+    _started(ctx, task)
+    n = 0
+    while not _may_go(task):
+        time.sleep(_LOOK_SECONDS)
+        n += 1
+        if task.kind == "saves":
+            ctx.checkpoint(n)
+        elif n < 900:
+            ctx.step("stride", abs, n)

@@ -110,6 +110,11 @@ async def dead(runtime: Runtime, task_ids: Sequence[str], *, error_type: str = "
     return letters
 
 
+async def returned(runtime: Runtime, attempt: Claimed) -> None:
+    """Give a claimed task back to the waiting, unspent."""
+    await settle(runtime.database, [Settlement(attempt.task_id, attempt.fence, Move.RETURN, "returned", spent=False)])
+
+
 async def finished(runtime: Runtime, task_ids: Sequence[str], *, result: str = "null") -> None:
     """Run these tasks to their end, with this JSON as the result of each."""
     mine = await claimed(runtime, task_ids)

@@ -44,7 +44,7 @@ republish_after = "1s"
 """
 
 
-def settings_of(**groups: Mapping[str, object]) -> Settings:
+def settings_of(*, modules: Sequence[str] = (TASK_MODULE,), **groups: Mapping[str, object]) -> Settings:
     """Make settings with short times; `worker`, `dispatcher`, `broker`, … override single values of their group."""
     quick: dict[str, dict[str, object]] = {
         "worker": {"heartbeat_seconds": 0.25, "lease_seconds": 3.0, "cancel_grace_seconds": 0.5},
@@ -54,7 +54,7 @@ def settings_of(**groups: Mapping[str, object]) -> Settings:
     }
     for name, values in groups.items():
         quick.setdefault(name, {}).update(values)
-    return Settings(_env_file=None, task_modules=[TASK_MODULE], **quick)  # type: ignore[arg-type]
+    return Settings(_env_file=None, task_modules=list(modules), **quick)  # type: ignore[arg-type]
 
 
 @asynccontextmanager
@@ -223,12 +223,13 @@ async def a_world(
     slots: int | None = 4,
     dispatcher: bool = True,
     policy: str = ONE_CLASS,
+    modules: Sequence[str] = (TASK_MODULE,),
     **groups: Mapping[str, object],
 ) -> AsyncIterator[World]:
     """Open an installation with one dispatcher and (unless `slots` is None) one worker; drain it at the end."""
     async with AsyncExitStack() as stack:
         runtime = await stack.enter_async_context(
-            a_member(database_url, amqp_url, settings_of(**groups), policy=policy)
+            a_member(database_url, amqp_url, settings_of(modules=modules, **groups), policy=policy)
         )
         world = World(runtime, database_url)
         stack.push_async_callback(world.close)

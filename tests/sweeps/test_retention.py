@@ -15,11 +15,31 @@ from workers.sweeps.retention import Cursor, run_once
 ACME = ServiceActor("ana", "key_1", "acme")
 
 
+async def journalled(runtime: Runtime, *task_ids: str) -> None:
+    """Have tasks with a step and a checkpoint each."""
+    for task_id in task_ids:
+        await rows(
+            runtime,
+            "WITH step AS ("
+            "INSERT INTO steps (task_id, name, fingerprint, position, fence, size_bytes, value, stored_at) "
+            "VALUES (:id, 'ask', '', 0, 1, 4, 'null', clock_timestamp())) "
+            "INSERT INTO checkpoints (task_id, fence, size_bytes, state, stored_at) "
+            "VALUES (:id, 1, 4, 'null', clock_timestamp())",
+            id=task_id,
+        )
+
+
+async def has_journals(runtime: Runtime) -> int:
+    """Count the steps, of which there are as many as checkpoints."""
+    found = await rows(runtime, "SELECT task_id FROM steps INTERSECT SELECT task_id FROM checkpoints")
+    return len(found)
+
+
 async def age(runtime: Runtime, days: float, *task_ids: str) -> None:
     """Have tasks been submitted and ended so long ago, under ids of that time."""
     (row,) = await rows(runtime, "SELECT clock_timestamp() - :days * interval '1 day' AS at", days=days)
     prefix = least_at("task", row["at"])[: len("task_") + 10]
-    for table in ("tasks", "attempts", "events", "dead_letters"):
+    for table in ("tasks", "attempts", "events", "steps", "checkpoints", "dead_letters"):
         await rows(
             runtime,
             f"UPDATE {table} SET task_id = :prefix || right(task_id, 16) WHERE task_id = ANY(CAST(:ids AS text[]))",
@@ -42,6 +62,7 @@ async def test_final_tasks_go_with_their_history_and_the_others_stay(runtime: Ru
     old, young, waiting, letter = await submitted(runtime, 4)
     await finished(runtime, [old, young])
     await dead(runtime, [letter])
+    await journalled(runtime, old, young, letter)
     await age(runtime, 31, old, letter)
 
     removed = await run_once(runtime)
@@ -50,6 +71,7 @@ async def test_final_tasks_go_with_their_history_and_the_others_stay(runtime: Ru
     left = {row["task_id"][-16:] for row in await rows(runtime, "SELECT task_id FROM tasks")}
     assert left == {task_id[-16:] for task_id in (young, waiting, letter)}
     assert len(await rows(runtime, "SELECT 1 FROM attempts")) == 2
+    assert await has_journals(runtime) == 2
 
 
 async def test_dead_letters_go_by_error_type_and_age(database_url: str) -> None:
@@ -58,6 +80,7 @@ async def test_dead_letters_go_by_error_type_and_age(database_url: str) -> None:
         soon, later, old = await submitted(runtime, 3)
         await dead(runtime, [soon], error_type="invalid_payload")
         await dead(runtime, [later, old], error_type="timeout")
+        await journalled(runtime, soon, later, old)
         await age(runtime, 8, soon, later)
         await age(runtime, 91, old)
 
@@ -66,6 +89,7 @@ async def test_dead_letters_go_by_error_type_and_age(database_url: str) -> None:
         left = await rows(runtime, "SELECT error_type FROM dead_letters")
         assert left == [{"error_type": "timeout"}]
         assert len(await rows(runtime, "SELECT 1 FROM tasks")) == 1
+        assert await has_journals(runtime) == 1
 
 
 async def test_an_input_stays_while_anything_refers_to_it(runtime: Runtime) -> None:
