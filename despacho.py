@@ -17,7 +17,7 @@ Neither side pays for the other: a name is loaded when it is asked for.
 """
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
@@ -103,12 +103,14 @@ def task_type(
     backoff_cap_seconds: float = 900.0,
     process: Mapping[str, Any] | None = None,
     secrets: tuple[str, ...] | list[str] = (),
+    mcp: Mapping[str, Sequence[str]] | None = None,
 ) -> Callable[[H], H]:
     """Declare a handler as the task type `name`.
 
     The handler takes the context and, if it wants one, the input; its annotations give the input's and result's
     schemas. `process` registers facts that policy rules may look at (contract_sla_s …); `secrets` names what
-    `ctx.secret` may give: each must be there before a run starts. Raises TypeError or ValueError at import when the
+    `ctx.secret` may give: each must be there before a run starts; `mcp` names the tools that `ctx.mcp` may call, by
+    server. Raises TypeError or ValueError at import when the
     declaration cannot work.
     """
 
@@ -151,6 +153,7 @@ def task_type(
             backoff_cap_seconds=backoff_cap_seconds,
             process=dict(process or {}),
             secrets=tuple(secrets),
+            mcp={server: tools if isinstance(tools, str) else tuple(tools) for server, tools in (mcp or {}).items()},  # type: ignore[misc]
         )
         declared = TaskType(
             spec,

@@ -29,6 +29,7 @@ def _shown(one: TaskType) -> TaskTypeAnswer:
         preemptible=spec.preemptible,
         effects=[],
         depends_on=list(spec.depends_on),
+        mcp={server: list(tools) for server, tools in spec.mcp.items()},
         cost_class=spec.cost_class.value,
     )
 
