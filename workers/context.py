@@ -13,6 +13,7 @@ from workers.bridge import Bridge
 from workers.callbacks import OwnCallbacks
 from workers.declared_secrets import Held, held
 from workers.journal import Book
+from workers.mcp.tools import BlockingMcpTools, McpTools
 from workers.outgoing import BlockingOutgoingHttp, OutgoingHttp
 
 if TYPE_CHECKING:
@@ -153,6 +154,16 @@ class TaskContext:
             raise RuntimeError("this context was made without callbacks")
         return OwnCallbacks(self.owner, self._facilities.callbacks)
 
+    def mcp(self, server: str) -> McpTools:
+        """Have the tools of a configured MCP server: `await ctx.mcp("files").call("read_file", {…})`.
+
+        Raises DeadLetter: `mcp_server_not_allowed` where the type does not name it, `extra_missing` where the packages
+        are not installed.
+        """
+        if self._facilities.mcp is None:
+            raise RuntimeError("this context was made without MCP servers")
+        return McpTools(self, server, self._facilities.mcp)
+
     async def load(self) -> None:
         """Read what earlier runs left, and the declared secrets (for the worker, before the handler starts).
 
@@ -246,6 +257,10 @@ class BlockingTaskContext:
         return self._bridge.run(
             lambda _: self._context.signature(secret, message_id=message_id, timestamp=timestamp, body=body)
         )
+
+    def mcp(self, server: str) -> BlockingMcpTools:
+        """Have the tools of an MCP server; see TaskContext."""
+        return BlockingMcpTools(self._context.mcp(server), self._bridge)
 
     def checkpoint(self, state: Any) -> None:
         """Save the handler's own state; see TaskContext."""

@@ -12,6 +12,7 @@ from workers.callbacks import Callbacks
 from workers.context import ReadInput
 from workers.declared_secrets import DeclaredSecrets
 from workers.journal import Journal
+from workers.mcp.tools import McpServers
 
 
 @dataclass(slots=True)
@@ -23,9 +24,12 @@ class Facilities:
     http: OutboundClient | None = None
     secrets: DeclaredSecrets | None = None
     callbacks: Callbacks | None = None
+    mcp: McpServers | None = None
 
     async def close(self) -> None:
         """Give up what the facilities hold open."""
+        if self.mcp is not None:
+            await self.mcp.close()
         if self.http is not None:
             await self.http.close()
 
@@ -33,10 +37,12 @@ class Facilities:
 def open_facilities(runtime: Runtime, *, read_input: ReadInput) -> Facilities:
     """Make the facilities of one process; nothing is connected before it is needed."""
     settings = runtime.settings
+    secrets = SecretProviders(settings.secrets)
     return Facilities(
         read_input=read_input,
         journal=Journal(runtime),
         callbacks=Callbacks(runtime),
         http=OutboundClient(settings.outbound),
-        secrets=DeclaredSecrets(SecretProviders(settings.secrets), signing=settings.outbound.signing_secrets),
+        secrets=DeclaredSecrets(secrets, signing=settings.outbound.signing_secrets),
+        mcp=McpServers(settings.mcp, secrets),
     )

@@ -31,7 +31,6 @@ class Executor(StrEnum):
 TYPE_NAME = re.compile(r"^[a-z][a-z0-9_.-]{0,63}$")
 
 
-
 def _is_tool_name(name: object) -> bool:
     return isinstance(name, str) and 0 < len(name) <= 256 and name.isprintable()
 

@@ -28,6 +28,7 @@ class TaskTypeAnswer(msgspec.Struct, frozen=True):
     preemptible: bool
     effects: list[str]
     depends_on: list[str]
+    mcp: dict[str, list[str]]
     cost_class: str
 
 
