@@ -71,7 +71,7 @@ class TaskTypeSpec:
             for server, tools in self.mcp.items()
         ):
             raise ValueError(
-                f'{self.name}: mcp should map the names of servers to lists of tools, such as {{"files": ["read_file"]}}'
+                f'{self.name}: mcp should map names of servers to lists of tools, such as {{"files": ["read_file"]}}'
             )
         if not 1 <= self.max_attempts <= 100:
             raise ValueError(f"{self.name}: max_attempts should be from 1 to 100")

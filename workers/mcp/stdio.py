@@ -77,6 +77,9 @@ async def _end(process: asyncio.subprocess.Process, tasks: Sequence["asyncio.Tas
     finally:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GRACE_SECONDS):
+                await process.wait()
         transport = getattr(process, "_transport", None)
         if transport is not None:
             transport.close()
