@@ -153,7 +153,7 @@ def task_type(
             backoff_cap_seconds=backoff_cap_seconds,
             process=dict(process or {}),
             secrets=tuple(secrets),
-            mcp={server: tools if isinstance(tools, str) else tuple(tools) for server, tools in (mcp or {}).items()},  # type: ignore[misc]
+            mcp={server: tools if isinstance(tools, str) else tuple(tools) for server, tools in (mcp or {}).items()},
         )
         declared = TaskType(
             spec,

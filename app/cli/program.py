@@ -9,7 +9,7 @@ import traceback
 
 import typer
 
-from app.cli import operation, service_commands
+from app.cli import mcp, operation, service_commands
 from app.cli.bulk import bulk
 from app.cli.dead_letters import dlq
 from app.cli.ending import FAILED, INTERRUPTED, WRONG_USAGE, CommandFailed
@@ -30,6 +30,7 @@ service_commands.add_to(program)
 for group in (tasks, dlq, bulk, keys, tenants):
     program.add_typer(group)
 operation.add_to(program)
+mcp.add_to(program)
 
 
 def main() -> None:

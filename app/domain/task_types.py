@@ -1,7 +1,7 @@
 """What a task type is: its name, its limits and the registered facts that decisions may use. No handler code here."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -54,7 +54,7 @@ class TaskTypeSpec:
     backoff_cap_seconds: float = 900.0
     process: Mapping[str, Any] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
-    mcp: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    mcp: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check the declaration. Raises ValueError that names the field and what it should be."""

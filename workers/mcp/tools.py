@@ -1,7 +1,7 @@
 """The facility behind `ctx.mcp`, and the handle that a handler has of one server."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from app.agent_settings import McpSettings
@@ -128,7 +128,7 @@ class McpTools:
         )
 
     @property
-    def _allowed(self) -> tuple[str, ...]:
+    def _allowed(self) -> Sequence[str]:
         return self._context.owner.spec.mcp[self._name]
 
     async def _called(
@@ -149,8 +149,8 @@ class McpTools:
             shown = tool if isinstance(tool, str) and tool.isprintable() and len(tool) <= 128 else "of this name"
             raise DeadLetter(
                 "tool_not_allowed",
-                f"the type {self._context.owner.spec.name} may not call the tool {shown} of the MCP server {self._name}:"
-                " add it to @task_type(…, mcp=…)",
+                f"the type {self._context.owner.spec.name} may not call the tool {shown} of the MCP server"
+                f" {self._name}: add it to @task_type(…, mcp=…)",
             )
         given = {} if arguments is None else arguments
         try:
