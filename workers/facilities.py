@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from app.outbound.client import OutboundClient
 from app.runtime import Runtime
 from app.secret_providers import SecretProviders
+from workers.a2a.agents import Agents
+from workers.a2a.delegation import Delegations
 from workers.callbacks import Callbacks
 from workers.context import ReadInput
 from workers.declared_secrets import DeclaredSecrets
@@ -25,11 +27,14 @@ class Facilities:
     secrets: DeclaredSecrets | None = None
     callbacks: Callbacks | None = None
     mcp: McpServers | None = None
+    delegations: Delegations | None = None
 
     async def close(self) -> None:
         """Give up what the facilities hold open."""
         if self.mcp is not None:
             await self.mcp.close()
+        if self.delegations is not None:
+            await self.delegations.close()
         if self.http is not None:
             await self.http.close()
 
@@ -45,4 +50,5 @@ def open_facilities(runtime: Runtime, *, read_input: ReadInput) -> Facilities:
         http=OutboundClient(settings.outbound),
         secrets=DeclaredSecrets(secrets, signing=settings.outbound.signing_secrets),
         mcp=McpServers(settings.mcp, secrets),
+        delegations=Delegations(runtime, Agents(settings, secrets)),
     )
