@@ -4,17 +4,19 @@ The message's id is a digest of the task and the delegation's name, so that a se
 was lost is the same message to the agent. Between two looks the task holds no worker.
 """
 
+import contextlib
 import hashlib
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from app.domain.errors import DeadLetter, Snoozed
+from app.domain.errors import DeadLetter, Retry, Snoozed
 from app.domain.journal import NotJson, check_step_name, json_text
 from app.runtime import Runtime
 from workers.a2a.agents import Agents
 from workers.a2a.answers import FAILURES, WORKING, DelegatedAnswer, kept_answer, parts_of_task, state_of
+from workers.extra import load_extra
 
 if TYPE_CHECKING:
     from workers.context import TaskContext
@@ -78,8 +80,6 @@ class Delegations:
         return sent
 
     async def _send(self, context: "TaskContext", agent: str, message: Any, name: str) -> dict[str, Any]:
-        from workers.extra import load_extra
-
         load_extra("a2a")
         from a2a.client.client import ClientCallContext
         from a2a.types.a2a_pb2 import Message, Part, Role, SendMessageRequest
@@ -125,10 +125,9 @@ class Delegations:
         elapsed = (self._runtime.now() - datetime.fromisoformat(sent["began_at"])).total_seconds()
         left = (timeout_seconds or self._settings.timeout_seconds) - elapsed
         if left <= 0:
-            try:
+            with contextlib.suppress(DeadLetter, Retry):
                 await self._agents.ask(agent, lambda client: client.cancel_task(CancelTaskRequest(id=task_id)))
-            finally:
-                raise DeadLetter("delegation_timeout", "the agent did not finish in time; it was asked to stop")
+            raise DeadLetter("delegation_timeout", "the agent did not finish in time; it was asked to stop")
         # Half of the time that it has taken so far: a long piece of work is looked at rarely.
         pause = min(max(self._settings.poll_seconds, elapsed / 2), self._settings.max_poll_seconds, max(left, 0.1))
         raise Snoozed(pause, AWAITING, "the agent is still at work")
