@@ -1,11 +1,14 @@
-"""A real A2A agent by the SDK's own server side, in the test's own process: it does what its message says."""
+"""A real A2A agent by the SDK's own server side, in a process of its own: it does what its message says."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import httpx
 import uvicorn
 from a2a.helpers import new_data_part, new_task_from_user_message, new_text_part
 from a2a.server.agent_execution.agent_executor import AgentExecutor
@@ -16,7 +19,7 @@ from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
 from a2a.types.a2a_pb2 import AgentCapabilities, AgentCard, AgentInterface
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
@@ -26,12 +29,29 @@ from tests.support.ports import free_port
 class Agent:
     """What the agent saw, and when it may finish."""
 
-    url: str = ""
     message_ids: list[str] = field(default_factory=list)
     authorizations: list[str | None] = field(default_factory=list)
     requests: int = 0
     may_finish: asyncio.Event = field(default_factory=asyncio.Event)
     refuses_with: int | None = None
+
+    def told(self, words: list[str]) -> dict[str, Any]:
+        """Do as a test says, and tell what was seen."""
+        match words:
+            case ["finish"]:
+                self.may_finish.set()
+            case ["refuse", status]:
+                self.refuses_with = int(status)
+            case ["reset"]:
+                self.message_ids.clear()
+                self.authorizations.clear()
+                self.requests, self.refuses_with = 0, None
+                self.may_finish = asyncio.Event()
+        return {
+            "message_ids": self.message_ids,
+            "authorizations": self.authorizations,
+            "requests": self.requests,
+        }
 
 
 class _Executor(AgentExecutor):
@@ -64,36 +84,73 @@ class _Executor(AgentExecutor):
         await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
 
 
-@asynccontextmanager
-async def an_agent() -> AsyncIterator[Agent]:
-    """Serve an agent on a free port."""
-    port = free_port()
-    agent = Agent(url=f"http://127.0.0.1:{port}")
+def application(port: int) -> Any:
+    """Make the agent's application, with paths beside it by which a test looks in and steers."""
+    agent = Agent()
+    url = f"http://127.0.0.1:{port}"
     card = AgentCard(
         name="trial", description="of the tests", version="1", capabilities=AgentCapabilities(streaming=False),
-        supported_interfaces=[
-            AgentInterface(url=f"{agent.url}/rpc", protocol_binding="JSONRPC", protocol_version="1.0")
-        ],
+        supported_interfaces=[AgentInterface(url=f"{url}/rpc", protocol_binding="JSONRPC", protocol_version="1.0")],
         default_input_modes=["text/plain"], default_output_modes=["text/plain"],
     )  # fmt: skip
     handler = DefaultRequestHandlerV2(_Executor(agent), InMemoryTaskStore(), card)
     app = Starlette(routes=[*create_agent_card_routes(card), *create_jsonrpc_routes(handler, "/rpc")])
 
     async def watched(scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http":
-            agent.requests += 1
-            agent.authorizations.append(Request(scope).headers.get("authorization"))
-            if agent.refuses_with is not None and scope["path"] == "/rpc":
-                await Response(status_code=agent.refuses_with)(scope, receive, send)
-                return
+        if scope["type"] != "http":
+            return
+        _, word, *rest = scope["path"].split("/")
+        if word == "trial":
+            await JSONResponse(agent.told(rest))(scope, receive, send)
+            return
+        agent.requests += 1
+        agent.authorizations.append(Request(scope).headers.get("authorization"))
+        if agent.refuses_with is not None and word == "rpc":
+            await Response(status_code=agent.refuses_with)(scope, receive, send)
+            return
         await app(scope, receive, send)
 
-    server = uvicorn.Server(uvicorn.Config(watched, host="127.0.0.1", port=port, log_level="error", lifespan="off"))
-    running = asyncio.create_task(server.serve())
-    await eventually(lambda: server.started)
+    return watched
+
+
+class Trial:
+    """The agent as a test has it: a process of its own."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    async def tell(self, *words: object) -> dict[str, Any]:
+        """Steer it (`finish`, `refuse 503`, `reset`); gives what it has seen."""
+        async with httpx.AsyncClient(trust_env=False) as client:
+            answer = await client.get("/".join((self.url, "trial", *map(str, words))))
+        seen: dict[str, Any] = answer.json()
+        return seen
+
+
+@asynccontextmanager
+async def an_agent() -> AsyncIterator[Trial]:
+    """Serve an agent on a free port."""
+    port = free_port()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.support.a2a_agent", str(port), stdin=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL, cwd=Path(__file__).resolve().parents[2],
+    )  # fmt: skip
+    trial = Trial(f"http://127.0.0.1:{port}")
+
+    async def answers() -> bool:
+        try:
+            await trial.tell()
+        except httpx.TransportError:
+            return False
+        return True
+
     try:
-        yield agent
+        await eventually(answers, within_seconds=30)
+        yield trial
     finally:
-        agent.may_finish.set()
-        server.should_exit = True
-        await running
+        process.kill()
+        await process.wait()
+
+
+if __name__ == "__main__":
+    uvicorn.run(application(int(sys.argv[1])), host="127.0.0.1", port=int(sys.argv[1]), log_level="error", lifespan="off")
