@@ -45,12 +45,17 @@ if TYPE_CHECKING:
         Unsendable,
         WrongConfiguration,
     )
-    from app.domain.errors import DeadLetter, Retry
+    from app.domain.approvals import Approval
+    from app.domain.errors import DeadLetter, NotSent, Retry
+    from app.domain.llm import Answer, LlmFailure
     from workers.context import BlockingTaskContext, TaskContext
+    from workers.llm.messages import Message, Tool
 
 __all__ = [
     "NO_RETRIES",
+    "Answer",
     "ApiError",
+    "Approval",
     "AsyncClient",
     "AsyncTaskHandle",
     "BlockingTaskContext",
@@ -58,6 +63,9 @@ __all__ = [
     "DeadLetter",
     "DespachoError",
     "Handle",
+    "LlmFailure",
+    "Message",
+    "NotSent",
     "Refused",
     "ResultWithheld",
     "Retries",
@@ -71,6 +79,7 @@ __all__ = [
     "TaskHandle",
     "TaskRejected",
     "TaskSuperseded",
+    "Tool",
     "UnexpectedAnswer",
     "Unreachable",
     "Unsendable",
@@ -80,10 +89,16 @@ __all__ = [
 
 # Where the names are that are loaded when they are asked for; all others are the client's.
 _HOMES = {
+    "Answer": "app.domain.llm",
+    "Approval": "app.domain.approvals",
     "BlockingTaskContext": "workers.context",
     "DeadLetter": "app.domain.errors",
+    "LlmFailure": "app.domain.llm",
+    "Message": "workers.llm.messages",
+    "NotSent": "app.domain.errors",
     "Retry": "app.domain.errors",
     "TaskContext": "workers.context",
+    "Tool": "workers.llm.messages",
 }
 
 H = TypeVar("H", bound=Callable[..., Any])
@@ -99,8 +114,11 @@ def task_type(
     preemptible: bool = False,
     executor: Literal["async", "thread", "process"] | None = None,
     depends_on: tuple[str, ...] | list[str] = (),
+    effects: tuple[str, ...] | list[str] | None = None,
+    destructive: tuple[str, ...] | list[str] = (),
     backoff_base_seconds: float = 5.0,
     backoff_cap_seconds: float = 900.0,
+    approval_expires_seconds: float | None = None,
     process: Mapping[str, Any] | None = None,
     secrets: tuple[str, ...] | list[str] = (),
     mcp: Mapping[str, Sequence[str]] | None = None,
@@ -108,10 +126,11 @@ def task_type(
     """Declare a handler as the task type `name`.
 
     The handler takes the context and, if it wants one, the input; its annotations give the input's and result's
-    schemas. `process` registers facts that policy rules may look at (contract_sla_s …); `secrets` names what
-    `ctx.secret` may give: each must be there before a run starts; `mcp` names the tools that `ctx.mcp` may call, by
-    server. Raises TypeError or ValueError at import when the
-    declaration cannot work.
+    schemas. `effects` lists the effect types that it may have (default: any), `destructive` those that need an approval
+    of that very action; `approval_expires_seconds` is how long an approval that it asks for stays open. `process`
+    registers facts that policy rules may look at (contract_sla_s …); `secrets` names what `ctx.secret` may give: each
+    must be there before a run starts; `mcp` the tools that `ctx.mcp` may call, by server. Raises TypeError or ValueError
+    at import when the declaration cannot work.
     """
 
     # Loaded here and not above: a program that only submits tasks has no use for any of it.
@@ -149,8 +168,11 @@ def task_type(
             preemptible=preemptible,
             executor=chosen,
             depends_on=tuple(depends_on),
+            effects=None if effects is None else tuple(effects),
+            destructive=tuple(destructive),
             backoff_base_seconds=backoff_base_seconds,
             backoff_cap_seconds=backoff_cap_seconds,
+            approval_expires_seconds=approval_expires_seconds,
             process=dict(process or {}),
             secrets=tuple(secrets),
             mcp={server: tools if isinstance(tools, str) else tuple(tools) for server, tools in (mcp or {}).items()},

@@ -3,16 +3,20 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
+from decimal import Decimal
 from json import loads
 from typing import TYPE_CHECKING, Any
 
+from app.domain.approvals import Approval
 from app.domain.errors import DeadLetter
 from app.telemetry.logs import redacted
 from workers.attempt import Attempt
 from workers.bridge import Bridge
 from workers.callbacks import OwnCallbacks
 from workers.declared_secrets import Held, held
+from workers.dependency_call import BlockingDependencyCall, DependencyCall
 from workers.journal import Book
+from workers.llm.llm import BlockingLlm, TaskLlm
 from workers.mcp.tools import BlockingMcpTools, McpTools
 from workers.outgoing import BlockingOutgoingHttp, OutgoingHttp
 
@@ -33,7 +37,7 @@ class _BoundLog(logging.LoggerAdapter[logging.Logger]):
 class TaskContext:
     """The context of one attempt, for `async def` handlers."""
 
-    __slots__ = ("_delegations", "_facilities", "_progress", "book", "owner", "secrets")
+    __slots__ = ("_delegations", "_facilities", "_llm", "_progress", "book", "owner", "secrets")
 
     def __init__(self, owner: Attempt, facilities: "Facilities") -> None:
         self.owner = owner
@@ -41,6 +45,7 @@ class TaskContext:
         self.secrets: Held = {}
         self._facilities = facilities
         self._progress: tuple[float, str] | None = None
+        self._llm: TaskLlm | None = None
         self._delegations = 0
 
     @property
@@ -80,6 +85,18 @@ class TaskContext:
             logging.getLogger("despacho.handler"),
             {"task_id": self.task_id, "attempt": self.attempt, "tenant_id": self.tenant_id},
         )
+
+    @property
+    def llm(self) -> TaskLlm:
+        """Language models: `complete` for prompt files, `chat` for conversations. Answered once, paid once."""
+        if self._llm is None:
+            self._llm = TaskLlm(self._facilities.llm, self.owner)
+        return self._llm
+
+    @property
+    def llm_spent(self) -> TaskLlm | None:
+        """What was asked of models in this attempt, or None (for the worker's log)."""
+        return self._llm
 
     async def input_bytes(self, ref: str) -> bytes:
         """Read a stored input. Raises DeadLetter (`missing_input`) when the tenant has none under `ref`."""
@@ -210,11 +227,80 @@ class TaskContext:
             raise RuntimeError("this context was made without a journal")
         return self._facilities.journal
 
+    async def approval(self, action: str, detail: Any = None, *, expires_seconds: float | None = None) -> Approval:
+        """Return a person's yes to `action`; until there is one, the task waits for it and holds no worker.
+
+        The handler ends here and is run again from the top when somebody has decided, without spending an attempt. A
+        no, or no answer within `expires_seconds` (default: the type's, or the settings'), ends the task as `rejected`.
+        `detail` is what the approver sees: JSON, bounded in size. The same action and detail are the same approval,
+        however often they are asked for; another detail is another one. Raises DeadLetter (`invalid_approval`) for what
+        cannot be asked. What is raised to wait is no Exception: let it pass.
+        """
+        asking = self._facilities.approvals
+        if asking is None:
+            raise RuntimeError("ctx.approval: there is nobody to ask outside of a worker")
+        return await asking.ask(self.owner, action, detail, expires_seconds=expires_seconds)
+
+    def dependency(self, name: str, estimated_tokens: float = 0) -> DependencyCall:
+        """Call a dependency within its limits: `async with ctx.dependency("crm") as call:`; see `workers/README.md`.
+
+        Raises Snoozed when it is closed, or no permit comes soon: the task goes on later, and no attempt is spent.
+        """
+        if self._facilities.dependencies is None:
+            raise DeadLetter("no_dependencies", "this context was made without dependencies")
+        return self._facilities.dependencies.call(
+            name,
+            priority_class=self.owner.priority_class,
+            estimated_tokens=estimated_tokens,
+            attempt_timeout_seconds=self.owner.timeout_seconds,
+        )
+
+    async def spent(self, *, cost_usd: Decimal = Decimal(0), tokens: int = 0) -> None:
+        """Count money and tokens paid elsewhere towards the budgets; model calls are counted by themselves."""
+        if self._facilities.budgets is None:
+            raise DeadLetter("no_budgets", "this context was made without budgets")
+        await self._facilities.budgets.spent(self.owner, cost_usd=cost_usd, tokens=tokens)
+
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far the task is (0 to 1); written with the next heartbeat, and only while this attempt owns it."""
         if not 0.0 <= fraction <= 1.0:
             raise ValueError("progress: fraction should be from 0 to 1")
         self._progress = (float(fraction), redacted(str(message), 500))
+
+    async def effect(
+        self,
+        effect_type: str,
+        key: str,
+        call: Callable[..., Any],
+        *args: Any,
+        reconcile: Callable[..., Any] | None = None,
+        honours_key_for_seconds: float = 0,
+        call_timeout_seconds: float = 30,
+    ) -> str | None:
+        """Do something outside at most once per `key`, whatever happens, and return the id that the outside gave it.
+
+        `call(*args)` makes one request and returns that id (a text or None); it is a coroutine function, or a plain
+        one, which runs in a thread. Where it has a parameter `idempotency_key`, it gets the key to send along, and so
+        does `reconcile(key)`, which asks the outside system whether it happened: the id, or None where it did not.
+        `honours_key_for_seconds` is how long that system takes a repeated Idempotency-Key for the same request.
+
+        Raises what the call raises: after a refused connection, or `NotSent`, the effect is free to be tried again;
+        after anything else nobody knows, and the next run asks, calls again inside the honoured time, or ends as the
+        dead letter `effect_in_doubt`. Raises DeadLetter also where the effect is not declared, forbidden, not approved,
+        or its key has other arguments.
+        """
+        if self._facilities.effects is None:
+            raise DeadLetter("effects_unavailable", "this process keeps no ledger of effects")
+        return await self._facilities.effects.effect(
+            self.owner,
+            effect_type,
+            key,
+            call,
+            *args,
+            reconcile=reconcile,
+            honours_key_for_seconds=honours_key_for_seconds,
+            call_timeout_seconds=call_timeout_seconds,
+        )
 
     def take_progress(self) -> tuple[float, str] | None:
         """Hand over what progress was said since the last time (for the worker's heartbeat)."""
@@ -261,6 +347,11 @@ class BlockingTaskContext:
         """A logger whose lines carry task_id, attempt and tenant."""
         return self._context.log
 
+    @property
+    def llm(self) -> BlockingLlm:
+        """Language models; see TaskContext."""
+        return BlockingLlm(self._context.llm, self._bridge)
+
     def input_bytes(self, ref: str) -> bytes:
         """Read a stored input; see TaskContext."""
         return self._bridge.run(lambda _: self._context.input_bytes(ref))
@@ -304,6 +395,41 @@ class BlockingTaskContext:
     def state(self) -> Any:
         """The state of the last checkpoint; see TaskContext."""
         return self._context.state
+
+    def approval(self, action: str, detail: Any = None, *, expires_seconds: float | None = None) -> Approval:
+        """Return a person's yes to `action`, or end here until there is one; see TaskContext."""
+        return self._bridge.run(lambda _: self._context.approval(action, detail, expires_seconds=expires_seconds))
+
+    def effect(
+        self,
+        effect_type: str,
+        key: str,
+        call: Callable[..., Any],
+        *args: Any,
+        reconcile: Callable[..., Any] | None = None,
+        honours_key_for_seconds: float = 0,
+        call_timeout_seconds: float = 30,
+    ) -> str | None:
+        """Do something outside at most once per `key`; see TaskContext. A plain `call` runs in another thread."""
+        return self._bridge.run(
+            lambda _: self._context.effect(
+                effect_type,
+                key,
+                call,
+                *args,
+                reconcile=reconcile,
+                honours_key_for_seconds=honours_key_for_seconds,
+                call_timeout_seconds=call_timeout_seconds,
+            )
+        )
+
+    def dependency(self, name: str, estimated_tokens: float = 0) -> BlockingDependencyCall:
+        """Call a dependency within its limits: `with ctx.dependency("crm") as call:`; see TaskContext."""
+        return BlockingDependencyCall(self._context.dependency(name, estimated_tokens), self._bridge)
+
+    def spent(self, *, cost_usd: Decimal = Decimal(0), tokens: int = 0) -> None:
+        """Count money and tokens that were paid elsewhere; see TaskContext."""
+        self._bridge.run(lambda _: self._context.spent(cost_usd=cost_usd, tokens=tokens))
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far the task is; see TaskContext."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from app.domain.errors import Snoozed, Yielded, yielded_in
+from app.domain.errors import Rejected, Snoozed, Suspended, Yielded, yielded_in
 from app.domain.failure import Failure, classify
 from app.domain.lifecycle import Move
 from app.domain.outcome import Settlement
@@ -178,6 +178,28 @@ class Runner:
                     after_seconds=seconds,
                     error_type=how.why,
                     error_message=redacted(how.detail, _MESSAGE_CHARACTERS) or None,
+                )
+            case Suspended(approval_id=approval_id):
+                return Settlement(
+                    claimed.task_id,
+                    claimed.fence,
+                    Move.SUSPEND,
+                    "suspended",
+                    spent=False,
+                    cleared=cleared,
+                    approval_id=approval_id,
+                )
+            case Rejected(error_type=error_type, message=message):
+                return Settlement(
+                    claimed.task_id,
+                    claimed.fence,
+                    Move.REJECT,
+                    "rejected",
+                    spent=False,
+                    cleared=cleared,
+                    error_type=error_type,
+                    error_message=redacted(message, _MESSAGE_CHARACTERS) or None,
+                    error_retryable=False,
                 )
             case _:
                 return None

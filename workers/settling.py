@@ -156,6 +156,7 @@ class Settlements:
                     event(log, "stale_attempt", task_id=claimed.task_id, attempt=claimed.attempt, fence=claimed.fence)
                     self._runtime.metrics.leases_lost(claimed.priority_class)
                 continue
+            spent = run.context.llm_spent
             ended.append(
                 EndedAttempt(
                     task_id=claimed.task_id,
@@ -170,6 +171,9 @@ class Settlements:
                     run_seconds=now - run.started_at,
                     attempts_spent=claimed.attempt,
                     error_type=settlement.error_type,
+                    llm_provider=spent.provider if spent is not None else None,
+                    input_tokens=spent.input_tokens if spent is not None else 0,
+                    output_tokens=spent.output_tokens if spent is not None else 0,
                     trace_id=trace_id_of(claimed.traceparent),
                 )
             )

@@ -34,6 +34,10 @@ _ALL = (
         "Use a key with the scope that the operation names in the API description, or ask an admin for one.",
     ),
     ProblemType(
+        "own_task", 403, "Nobody decides about a task of their own",
+        "Have somebody else decide: the key's subject is the one that submitted the task.",
+    ),
+    ProblemType(
         "not_found", 404, "There is nothing here",
         "Check the path and the id. Things of other tenants look exactly like things that do not exist.",
     ),
@@ -51,11 +55,26 @@ _ALL = (
         "task_running", 409, "The task is running already", "Wait for its end, or cancel it.",
     ),
     ProblemType(
-        "task_not_delayed", 409, "The task waits for its turn, not for a time",
+        "task_not_delayed", 409, "The task does not wait for a time",
         "Nothing has to be hurried: its history says what it waits for.",
     ),
     ProblemType(
+        "approval_decided", 409, "The approval was decided already", "Read it again: it says who decided, and how.",
+    ),
+    ProblemType(
+        "approval_expired", 409, "The approval has expired",
+        "Nothing can be decided any more. Submit the task again, if the work is still wanted.",
+    ),
+    ProblemType(
+        "approval_withdrawn", 409, "Nobody asks for the approval any more",
+        "The task ended some other way: its history says how.",
+    ),
+    ProblemType(
         "not_dead_lettered", 409, "The task is not dead-lettered", "Read it again: somebody may have reprocessed it.",
+    ),
+    ProblemType(
+        "effect_not_in_doubt", 409, "The effect is not in doubt",
+        "Read it again: it is known what became of it, or its call may still be answered.",
     ),
     ProblemType(
         "schedule_exists", 409, "The tenant has a schedule of this name",
@@ -74,6 +93,10 @@ _ALL = (
     ProblemType(
         "callback_used", 409, "The task has been called back already",
         "Nothing has to be sent again: the first call counts, also where its answer was lost.",
+    ),
+    ProblemType(
+        "webhook_sending", 409, "A try to deliver the event is on its way",
+        "Read it again in a few seconds: it is delivered, or waits for the next try.",
     ),
     ProblemType(
         "idempotency_in_flight", 409, "The same submission is being worked on",

@@ -78,6 +78,33 @@ _PROBE: dict[str, object] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """What the conditions of one kind may read: the roots, the fields of those that are closed, and sample facts."""
+
+    roots: frozenset[str]
+    fields: Mapping[str, frozenset[str]]
+    probe: dict[str, object]
+
+
+SUBMISSION = Vocabulary(ROOTS, FIELDS, _PROBE)
+EFFECT = Vocabulary(
+    frozenset({"effect", "task", "tenant", "process", "now"}),
+    {
+        "effect": frozenset({"type"}),
+        "task": frozenset({"type", "cost_class", "priority_class", "attempt"}),
+        "tenant": frozenset({"id"}),
+    },
+    {
+        "effect": {"type": "e"},
+        "task": {"type": "t", "cost_class": "medium", "priority_class": "c", "attempt": 1},
+        "tenant": {"id": "t"},
+        "process": {},
+        "now": _WHEN,
+    },
+)
+
+
 class ConditionError(ValueError):
     """A condition that cannot be used; `problems` says each thing that is wrong and what would be right."""
 
@@ -150,14 +177,18 @@ class _Token:
     text: str
 
 
-def compile_condition(when: str) -> Condition:
-    """Compile one CEL expression; raise ConditionError with every problem found."""
+def compile_condition(when: str, words: Vocabulary = SUBMISSION) -> Condition:
+    """Compile one CEL expression over `words`; raise ConditionError with every problem found."""
     tokens = _tokens(when)
     program = _compile(when, tokens)
     bound = _bound_names(tokens)
-    reads, guarded = _reads(tokens, bound)
-    problems = [*_unknown_names(program, bound), *_unknown_fields(reads | guarded), *_constant_mistakes(tokens)]
-    problems = problems or _probe(program)
+    reads, guarded = _reads(tokens, bound, words.roots)
+    problems = [
+        *_unknown_names(program, bound, words.roots),
+        *_unknown_fields(reads | guarded, words.fields),
+        *_constant_mistakes(tokens),
+    ]
+    problems = problems or _probe(program, words.probe)
     if problems:
         raise ConditionError(problems)
     required = {(read.root, read.field) for read in reads if read.field is not None} if _strict(tokens) else set()
@@ -195,13 +226,13 @@ def _bound_names(tokens: list[_Token]) -> frozenset[str]:
     )
 
 
-def _reads(tokens: list[_Token], bound: frozenset[str]) -> tuple[set[Read], set[Read]]:
+def _reads(tokens: list[_Token], bound: frozenset[str], roots: frozenset[str]) -> tuple[set[Read], set[Read]]:
     """Find the facts read, and apart from them those read only inside `has(…)`, which may be missing."""
     reads: set[Read] = set()
     guarded: set[Read] = set()
     texts = [token.text for token in tokens] + ["", "", "", ""]
     for at, token in enumerate(tokens):
-        if token.kind != "word" or token.text not in ROOTS or token.text in bound or (at and texts[at - 1] == "."):
+        if token.kind != "word" or token.text not in roots or token.text in bound or (at and texts[at - 1] == "."):
             continue
         name: str | None = None
         if texts[at + 1] == "." and texts[at + 3] != "(":
@@ -231,24 +262,24 @@ def _strict(tokens: list[_Token]) -> bool:
     return True
 
 
-def _unknown_names(program: cel.Program, bound: frozenset[str]) -> list[str]:
-    variables = sorted(set(program.variables()) - ROOTS - bound)
+def _unknown_names(program: cel.Program, bound: frozenset[str], roots: frozenset[str]) -> list[str]:
+    variables = sorted(set(program.variables()) - roots - bound)
     functions = sorted(
         name
         for name in set(program.functions()) - FUNCTIONS - MACROS
         if name.replace(".", "").isidentifier() and not name.startswith("_")
     )
     return [
-        *(f"unknown name {name!r}; a condition may read {', '.join(sorted(ROOTS))}" for name in variables),
+        *(f"unknown name {name!r}; a condition may read {', '.join(sorted(roots))}" for name in variables),
         *(f"unknown function {name!r}; known are {', '.join(sorted(FUNCTIONS))}" for name in functions),
     ]
 
 
-def _unknown_fields(reads: set[Read]) -> list[str]:
+def _unknown_fields(reads: set[Read], fields: Mapping[str, frozenset[str]]) -> list[str]:
     return [
-        f"unknown fact {read}; {read.root} has {', '.join(sorted(FIELDS[read.root]))}"
+        f"unknown fact {read}; {read.root} has {', '.join(sorted(fields[read.root]))}"
         for read in sorted(reads, key=str)
-        if read.field is not None and read.root in FIELDS and read.field not in FIELDS[read.root]
+        if read.field is not None and read.root in fields and read.field not in fields[read.root]
     ]
 
 
@@ -270,10 +301,10 @@ def _constant_mistakes(tokens: list[_Token]) -> list[str]:
     return problems
 
 
-def _probe(program: cel.Program) -> list[str]:
+def _probe(program: cel.Program, facts: dict[str, object]) -> list[str]:
     """Run the condition over sample facts: what fails there for another reason than an open fact fails always."""
     try:
-        answer = program.execute(_PROBE)
+        answer = program.execute(facts)
     except KeyError:
         return []
     except Exception as error:

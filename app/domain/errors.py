@@ -36,6 +36,35 @@ class DeadLetter(Exception):
         return type(self), (self.error_type, self.message)
 
 
+class NotSent(Exception):
+    """Said by the call of an effect: nothing reached the outside system, so that the effect may be tried again.
+
+    `raise NotSent("the ticket system is read-only") from error` lets the task fail as `error` does; without a cause it
+    is tried again, after `after_seconds` where given.
+    """
+
+    def __init__(self, message: str = "", after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.after_seconds = after_seconds
+
+    def __reduce__(self) -> tuple[type["NotSent"], tuple[str, float | None]]:
+        return type(self), (self.message, self.after_seconds)
+
+
+class KnownFailure(Exception):
+    """A failure that knows its own meaning: its name to group by, and whether trying again can help."""
+
+    def __init__(
+        self, error_type: str, message: str, *, retryable: bool, retry_after_seconds: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.error_type = error_type
+        self.message = message
+        self.retryable = retryable
+        self.retry_after_seconds = retry_after_seconds
+
+
 class Yielded(BaseException):
     """The handler gives its worker back; its task goes on later, from the top, and no attempt is spent."""
 
@@ -64,6 +93,18 @@ class Suspended(Yielded):
         return type(self), (self.approval_id,)
 
 
+class Rejected(Yielded):
+    """The task must not go on: it ends as `rejected`. `error_type` is a short name, `message` the reason for people."""
+
+    def __init__(self, error_type: str, message: str = "") -> None:
+        super().__init__(error_type)
+        self.error_type = error_type
+        self.message = message
+
+    def __reduce__(self) -> tuple[type["Rejected"], tuple[str, str]]:
+        return type(self), (self.error_type, self.message)
+
+
 class OwnershipLost(Yielded):
     """This attempt no longer owns its task, or was told to end: whatever it would do is somebody else's to do."""
 
@@ -71,7 +112,8 @@ class OwnershipLost(Yielded):
 def yielded_in(error: BaseException) -> Yielded | None:
     """Find how a handler yielded, also where a task group has wrapped it; None for a failure.
 
-    Lost ownership outranks all. Beside a failure the others do not count: the attempt has failed.
+    Lost ownership outranks all, then a rejection: the task cannot go on, whatever else it waits for. Beside a failure
+    the others do not count: the attempt has failed.
     """
     if isinstance(error, Yielded):
         return error
@@ -82,8 +124,10 @@ def yielded_in(error: BaseException) -> Yielded | None:
     lost = next((member for member in found if isinstance(member, OwnershipLost)), None)
     if lost is not None or len(found) < len(members):
         return lost
-    suspended = next((member for member in found if isinstance(member, Suspended)), None)
-    return suspended or max(found, key=lambda member: getattr(member, "after_seconds", 0.0))
+    for kind in (Rejected, Suspended):
+        if (first := next((member for member in found if isinstance(member, kind)), None)) is not None:
+            return first
+    return max(found, key=lambda member: getattr(member, "after_seconds", 0.0))
 
 
 def yielded_as_message(error: Yielded) -> list[Any]:

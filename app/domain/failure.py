@@ -11,7 +11,7 @@ from datetime import datetime
 from math import isfinite
 
 from app.domain.clean_text import clean_message, clean_name
-from app.domain.errors import DeadLetter, Retry
+from app.domain.errors import DeadLetter, KnownFailure, NotSent, Retry
 from app.domain.retry_after import parse_retry_after
 
 MAXIMUM_MEMBERS = 100
@@ -98,11 +98,14 @@ class Failure:
 def classify(error: BaseException, now: datetime) -> Failure:
     """Classify anything that was raised; `now` (aware) is what a Retry-After date counts from. Never raises.
 
-    A group goes by its own class name, and can be retried only if every member can.
+    A group of one error is that error; another group goes by its own class name, and can be retried only if every
+    member can.
     """
     if not isinstance(error, BaseExceptionGroup):
         return _classify_one(error, now)
     members = [_classify_one(member, now) for member in _members(error)]
+    if len(members) == 1:
+        return members[0]
     if not members:
         return _classify_one(error, now)
     worst = next((member for member in members if not member.retryable), members[0])
@@ -139,6 +142,16 @@ def _classify_one(error: BaseException, now: datetime) -> Failure:
     if isinstance(error, DeadLetter):
         error_type = clean_name(_text(_attribute(error, "error_type")), "dead_letter")
         return Failure(error_type, clean_message(_text(_attribute(error, "message")), error_type), False)
+    if isinstance(error, NotSent):
+        cause = _attribute(error, "__cause__")
+        if isinstance(cause, BaseException) and not isinstance(cause, NotSent):
+            return _classify_one(cause, now)
+        message = clean_message(_text(_attribute(error, "message")), "nothing was sent")
+        return Failure("not_sent", message, True, _seconds(error))
+    if isinstance(error, KnownFailure):
+        error_type = clean_name(_text(_attribute(error, "error_type")), name)
+        message = clean_message(_text(_attribute(error, "message")), error_type)
+        return Failure(error_type, message, bool(_attribute(error, "retryable")), _seconds(error))
     known = _by_status(error, now) or _by_name(error) or _by_errno(error)
     error_type, retryable, asked = known or (name, True, None)
     return Failure(
@@ -218,9 +231,10 @@ def _reason(one: Mapping[str, object]) -> str:
     return "is not valid" if kind in ("value_error", "assertion_error") else _text(one.get("msg"))[:200]
 
 
-def _seconds(error: Retry) -> float | None:
+def _seconds(error: Retry | NotSent | KnownFailure) -> float | None:
     try:
-        seconds = float(error.after_seconds)  # type: ignore[arg-type]
+        asked = error.retry_after_seconds if isinstance(error, KnownFailure) else error.after_seconds
+        seconds = float(asked)  # type: ignore[arg-type]
     except BaseException:  # absent, or no number: anything may have been passed
         return None
     return seconds if isfinite(seconds) and seconds >= 0 else None

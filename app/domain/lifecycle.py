@@ -9,6 +9,8 @@
         │                    │              └──snooze──▶ scheduled
         └──────cancel / expire / supersede / reject──▶ the four other endings
 
+A running task is rejected too: its handler meets a no (or an expiry) that was decided while no place waited for it.
+
 A move is legal only from the statuses that `TRANSITIONS` names; the store turns that into the guard of its one
 UPDATE of `tasks.status`.
 """
@@ -77,7 +79,7 @@ TRANSITIONS: dict[Move, tuple[frozenset[TaskStatus], TaskStatus]] = {
     Move.CANCEL: (_UNFINISHED | {TaskStatus.RUNNING}, TaskStatus.CANCELLED),
     Move.EXPIRE: (_UNFINISHED, TaskStatus.EXPIRED),
     Move.SUPERSEDE: (_UNFINISHED, TaskStatus.SUPERSEDED),
-    Move.REJECT: (_UNFINISHED, TaskStatus.REJECTED),
+    Move.REJECT: (_UNFINISHED | {TaskStatus.RUNNING}, TaskStatus.REJECTED),
     Move.SUSPEND: (frozenset({TaskStatus.RUNNING}), TaskStatus.AWAITING_APPROVAL),
     Move.RESUME: (frozenset({TaskStatus.AWAITING_APPROVAL}), TaskStatus.QUEUED),
     Move.REPROCESS: (frozenset({TaskStatus.DEAD_LETTERED}), TaskStatus.QUEUED),

@@ -11,6 +11,7 @@ class Settlement(msgspec.Struct, frozen=True, gc=False):
     A msgspec struct and not a dataclass: one is made per task, for a fifth of the cost.
 
     `after_seconds` is counted from the database's clock; `spent` says whether the attempt counts against the budget;
+    `approval_id` is what a suspended task waits for;
     `crashed` adds to the task's crash count, `cleared` forgets it (the task ended without taking its worker along).
     """
 
@@ -25,5 +26,6 @@ class Settlement(msgspec.Struct, frozen=True, gc=False):
     error_retryable: bool | None = None
     after_seconds: float | None = None
     dead_letter_id: str | None = None
+    approval_id: str | None = None
     crashed: bool = False
     cleared: bool = False

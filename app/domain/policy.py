@@ -1,4 +1,6 @@
-"""The policy as values: classes, rules, limits. What a file must look like is `policy_file`; nothing here decides.
+"""The policy as values: classes, rules, limits, dependencies, budgets.
+
+What a file must look like is `policy_file`; nothing here decides.
 
 Class names exist in the policy and nowhere else in the code. A class's rank is its order in the file: 0 goes first.
 `aging`, `may_preempt`, `on_saturation` and `contingency` are read and checked, so that a policy may already say them;
@@ -10,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from app.domain.budgets import Budget
 from app.domain.conditions import Condition
+from app.domain.dependencies import Dependency
 
 DEFAULT_REASON = "DEFAULT"
 
@@ -48,7 +52,9 @@ class PriorityClass:
     """One class: its targets, its part of the seats (shares of 0 to 1) and how its work may be borrowed or lent.
 
     `reclaim_within_seconds` is the time in which a lent seat is back: who borrows must be bound to leave by then.
-    `republish_after_seconds` is how long a released task may stay unclaimed before its message is published again.
+    `approve_within_seconds` is the target for deciding an approval that one of its tasks waits for; without it the
+    approval is due when it expires. `republish_after_seconds` is how long a released task may stay unclaimed before its
+    message is published again.
     """
 
     name: str
@@ -66,6 +72,7 @@ class PriorityClass:
     contingency: str | None = None
     may_preempt: frozenset[str] = frozenset()
     aging: Aging | None = None
+    approve_within_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +101,18 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
+class EffectRule:
+    """Whether effects of these types may be had by these tenants; an empty set means all, no condition means always."""
+
+    reason_code: str
+    allow: bool
+    types: frozenset[str] = frozenset()
+    tenants: frozenset[str] = frozenset()
+    when: str | None = None
+    condition: Condition | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """One version of the policy. `classes` are in rank order; `by_name` finds one; `document` is the file's text."""
 
@@ -104,10 +123,19 @@ class Policy:
     rules: tuple[Rule, ...] = ()
     limits: tuple[Limit, ...] = ()
     document: str = field(default="", compare=False, repr=False, kw_only=True)
+    effects: tuple[EffectRule, ...] = ()
+    dependencies: tuple[Dependency, ...] = ()
+    budgets: tuple[Budget, ...] = ()
     by_name: Mapping[str, PriorityClass] = field(init=False, compare=False, repr=False)
+    _dependencies: Mapping[str, Dependency] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "by_name", {one.name: one for one in self.classes})
+        object.__setattr__(self, "_dependencies", {one.name: one for one in self.dependencies})
+
+    def dependency(self, name: str) -> Dependency:
+        """Give what the policy says of a dependency; of one that it does not name, the usual without limits."""
+        return self._dependencies.get(name) or Dependency(name)
 
     def __hash__(self) -> int:
         return hash(self.version)

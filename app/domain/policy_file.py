@@ -5,8 +5,20 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from app.domain.conditions import Condition, ConditionError, compile_condition
-from app.domain.policy import DEFAULT_REASON, Aging, Limit, LimitKind, OnSaturation, Policy, PriorityClass, Rule
+from app.domain.conditions import EFFECT, SUBMISSION, Condition, ConditionError, Vocabulary, compile_condition
+from app.domain.effects import EFFECT_TYPE
+from app.domain.policy import (
+    DEFAULT_REASON,
+    Aging,
+    EffectRule,
+    Limit,
+    LimitKind,
+    OnSaturation,
+    Policy,
+    PriorityClass,
+    Rule,
+)
+from app.domain.policy_dependencies import read_budgets, read_dependencies
 from app.domain.policy_section import Problem, Problems, Section
 
 MAXIMUM_CLASSES = 10
@@ -71,17 +83,32 @@ class _Reader:
     def policy(self) -> Policy | None:
         top = Section("", 0, self.document, self.lines, self.problems, "the policy")
         version, owner, default = top.text("version"), top.text("owner"), top.text("default_class")
-        sections = {name: list(self._tables(top, name)) for name in ("class", "rule", "limit")}
+        sections = {
+            name: list(self._tables(top, name)) for name in ("class", "rule", "limit", "effect", "dependency", "budget")
+        }
         top.finish(also=sections)
         classes = self._classes(top, sections["class"])
         names = self._class_names(sections["class"])
         rules = self._rules(sections["rule"], names)
         limits = self._limits(sections["limit"])
+        effects = self._effects(sections["effect"])
+        dependencies = read_dependencies(sections["dependency"], names)
+        budgets = read_budgets(sections["budget"])
         if default and default not in names:
             top.problem("default_class", f"unknown class {default!r}; it must be one of {', '.join(names) or 'none'}")
         if version is None or owner is None or default is None or self.problems.found:
             return None
-        return Policy(version, owner, default, tuple(classes), tuple(rules), tuple(limits))
+        return Policy(
+            version,
+            owner,
+            default,
+            tuple(classes),
+            tuple(rules),
+            tuple(limits),
+            tuple(effects),
+            tuple(dependencies),
+            tuple(budgets),
+        )
 
     def _tables(self, top: Section, name: str) -> Iterator[Section]:
         found = top.values.get(name, [])
@@ -129,12 +156,14 @@ class _Reader:
         for victim in sorted(may_preempt):
             section.class_below("may_preempt", victim, names, rank)
         aging = self._aging(section, rank, names)
+        approve_within = section.duration("approve_within", required=False)
         section.finish()
         if None in (name, owner, start_within, reclaim_within, republish, nominal, maximum, lendable):
             return None
         return PriorityClass(
             name or "", rank, owner or "", start_within or 0.0, nominal or 0.0, maximum or 0.0, lendable or 0.0,
             reclaim_within or 0.0, republish or 0.0, valid_for, attempts, saturation, contingency, may_preempt, aging,
+            approve_within,
         )  # fmt: skip
 
     def _aging(self, section: Section, rank: int, names: list[str]) -> Aging | None:
@@ -188,12 +217,36 @@ class _Reader:
                 rules.append(Rule(code, target, when, trusts, condition))
         return rules
 
-    def _condition(self, section: Section, when: str, trusts: frozenset[str]) -> Condition | None:
+    def _effects(self, sections: list[Section]) -> list[EffectRule]:
+        codes: dict[str, int] = {}
+        rules = []
+        for section in sections:
+            code = section.matching("reason_code", _REASON_CODE, "capitals, digits and _, such as 'NO_REFUNDS'")
+            if code is not None and code in codes:
+                section.problem("reason_code", f"{code} is already used in line {codes[code]}; each rule has its own")
+            elif code is not None:
+                codes[code] = section.line("reason_code")
+            types, tenants = section.one_or_more("type"), section.one_or_more("tenants")
+            for wrong in sorted(one for one in types if not EFFECT_TYPE.fullmatch(one)):
+                section.problem("type", f"{wrong[:64]!r} is no effect type; it should be like 'send_email'")
+            when, allow = section.text("when", required=False), section.flag("allow")
+            condition = self._compiled(section, when, EFFECT) if when is not None else None
+            section.finish()
+            if code is not None and allow is not None and (when is None or condition is not None):
+                rules.append(EffectRule(code, allow, types, tenants, when, condition))
+        return rules
+
+    def _compiled(self, section: Section, when: str, words: Vocabulary) -> Condition | None:
         try:
-            condition = compile_condition(when)
+            return compile_condition(when, words)
         except ConditionError as error:
             for problem in error.problems:
                 section.problem("when", problem)
+            return None
+
+    def _condition(self, section: Section, when: str, trusts: frozenset[str]) -> Condition | None:
+        condition = self._compiled(section, when, SUBMISSION)
+        if condition is None:
             return None
         claims = {str(read) for read in condition.reads if read.root == "claims"}
         for claim in sorted(claims - trusts):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import TypeVar
@@ -102,6 +103,34 @@ class Section:
         self._wrong(key, value, wanted)
         return None
 
+    def number(self, key: str, least: float, most: float, default: float) -> float | None:
+        """Read a number from `least` to `most`."""
+        wanted = f"a number from {least:g} to {most:g}"
+        value = self._value(key, wanted, required=False)
+        if value is None:
+            return default
+        if isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most:
+            return float(value)
+        self._wrong(key, value, wanted)
+        return None
+
+    def amount(self, key: str) -> Decimal | None:
+        """Read an amount of money, None where it is absent: a text or a number from 0 on, with at most 6 decimals."""
+        wanted = 'an amount of dollars such as "10.00", with at most 6 decimals'
+        value = self._value(key, wanted, required=False)
+        if value is None:
+            return None
+        try:
+            amount = (
+                Decimal(str(value)) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+            )
+        except InvalidOperation:
+            amount = None
+        if amount is not None and amount.is_finite() and 0 <= amount < 10**12 and amount == round(amount, 6):
+            return amount
+        self._wrong(key, value, wanted)
+        return None
+
     def duration(self, key: str, default: float | None = None, required: bool = True) -> float | None:
         """Read a duration above zero, in seconds."""
         wanted = 'a duration above zero, such as "5s" or "10m"'
@@ -152,6 +181,25 @@ class Section:
             return frozenset(value)
         self._wrong(key, value, 'a list of names, such as ["a", "b"]')
         return frozenset()
+
+    def one_or_more(self, key: str) -> frozenset[str]:
+        """Read one name or a list of names, empty where the key is absent."""
+        value = self._value(key, "a name, or a list of names", required=False)
+        if value is None:
+            return frozenset()
+        values = value if isinstance(value, list) else [value]
+        if values and all(isinstance(one, str) and one for one in values):
+            return frozenset(values)
+        self._wrong(key, value, 'a name, or a list of names, such as ["a", "b"]')
+        return frozenset()
+
+    def flag(self, key: str) -> bool | None:
+        """Read true or false."""
+        value = self._value(key, "true or false", required=True)
+        if value is None or isinstance(value, bool):
+            return value
+        self._wrong(key, value, "true or false")
+        return None
 
     def table(self, key: str) -> "Section | None":
         """Read an inner table, None where it is absent."""

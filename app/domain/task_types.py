@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from app.domain.effects import EFFECT_TYPE
 from app.domain.secret_names import SECRET_NAME
 
 
@@ -39,6 +40,8 @@ def _is_tool_name(name: object) -> bool:
 class TaskTypeSpec:
     """The declared properties of a task type. Durations are in seconds; `process` holds its registered facts.
 
+    `approval_expires_seconds` is how long an approval that its handler asks for stays open; None: as the settings say.
+    `effects` are the only effect types that it may have (None: any); those in `destructive` need an approval each.
     `secrets` names the secrets that its handler may read; `mcp` the tools that it may call, by MCP server.
     """
 
@@ -50,8 +53,11 @@ class TaskTypeSpec:
     preemptible: bool = False
     executor: Executor = Executor.ASYNC
     depends_on: tuple[str, ...] = ()
+    effects: tuple[str, ...] | None = None
+    destructive: tuple[str, ...] = ()
     backoff_base_seconds: float = 5.0
     backoff_cap_seconds: float = 900.0
+    approval_expires_seconds: float | None = None
     process: Mapping[str, Any] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
     mcp: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -62,6 +68,13 @@ class TaskTypeSpec:
             raise ValueError(
                 f"task type name {self.name!r}: it should be 1 to 64 of a-z, 0-9, _, . and -, starting with a letter"
             )
+        for effect_type in (*(self.effects or ()), *self.destructive):
+            if not EFFECT_TYPE.fullmatch(effect_type):
+                raise ValueError(
+                    f"{self.name}: effects and destructive should be effect types of 1 to 64 of a-z, 0-9, _, . and -"
+                )
+        if self.effects is not None and not set(self.destructive) <= set(self.effects):
+            raise ValueError(f"{self.name}: destructive should name only types that effects names")
         if not all(SECRET_NAME.fullmatch(name) for name in self.secrets):
             raise ValueError(
                 f"{self.name}: secrets should be names of a letter and then up to 63 letters, digits, _ or -"
@@ -81,3 +94,6 @@ class TaskTypeSpec:
             raise ValueError(
                 f"{self.name}: backoff_base_seconds should be above 0 and at most backoff_cap_seconds (at most 86400)"
             )
+        expires = self.approval_expires_seconds
+        if expires is not None and not 0 < expires <= 366 * 86400:
+            raise ValueError(f"{self.name}: approval_expires_seconds should be above 0 and at most 31622400 (366 days)")

@@ -101,4 +101,6 @@ def _not_delayed(row: Row[Any]) -> Conflict:
         return Conflict("task_final", f"The task has ended as {row.status}.", task_id=row.task_id)
     if row.status == TaskStatus.RUNNING:
         return Conflict("task_running", "The task is running already.", task_id=row.task_id)
+    if row.status == TaskStatus.AWAITING_APPROVAL:
+        return Conflict("task_not_delayed", "The task waits for an approval, not for a time.", task_id=row.task_id)
     return Conflict("task_not_delayed", "The task waits for its turn, not for a time.", task_id=row.task_id)

@@ -13,17 +13,23 @@ from typing import Any
 from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.domain.effects import EffectState
 from app.domain.lifecycle import WAITING, TaskStatus, is_final
 from app.domain.release import PutOff, Waiting
 from app.domain.waiting import Place, Situation, explain_waiting
+from app.runtime import Runtime
+from app.services import obstacles
+from app.services.obstacles import Obstacles
 from app.services.releases import put_off_in
+from app.store import effect_lists, journal, llm_usage, pauses, standing, workers
 from app.store import history as store
-from app.store import journal, pauses, standing, workers
-from app.store.database import Database
+from app.store.llm_usage import AttemptUsage
 
+__all__ = ["AttemptUsage", "Entry", "Story", "compose", "read_story"]
 MOST_ATTEMPTS = 1000
 MOST_EVENTS = 1000
 MOST_KEPT = 1000
+MOST_EFFECTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,7 @@ class Story:
     """The parts that the history of one task is composed of."""
 
     attempts: Sequence[Row[Any]]
+    effects: Sequence[Row[Any]]
     flight: Row[Any] | None
     events: Sequence[Row[Any]]
     kept: Sequence[Row[Any]]
@@ -52,10 +59,15 @@ class Story:
     paused: Mapping[str, str]
     virtual_time: float | None
     measured: Mapping[str, Row[Any]]
+    suspended: Row[Any] | None
+    spent: Mapping[int, AttemptUsage]
+    """What the model calls of each attempt took, by its fence."""
+    obstacles: Obstacles
 
 
-async def read_story(database: Database, task_id: str) -> Story:
+async def read_story(runtime: Runtime, task: Row[Any]) -> Story:
     """Read the parts, in one transaction."""
+    task_id = task.task_id
 
     async def work(connection: AsyncConnection) -> Story:
         attempts = await store.attempts_of(connection, task_id, MOST_ATTEMPTS)
@@ -65,6 +77,7 @@ async def read_story(database: Database, task_id: str) -> Story:
         rounds = await standing.rounds(connection, sorted(round_ids))
         return Story(
             attempts,
+            await effect_lists.of_task(connection, task_id, MOST_EFFECTS),
             flight,
             events,
             await journal.listed(connection, task_id, MOST_KEPT),
@@ -75,9 +88,12 @@ async def read_story(database: Database, task_id: str) -> Story:
             await pauses.active(connection),
             await standing.virtual_time_of(connection, task_id),
             await standing.class_figures(connection),
+            await standing.suspended_of(connection, task_id),
+            await llm_usage.by_attempt(connection, task_id),
+            await obstacles.read(runtime, connection, task),
         )
 
-    return await database.run(work)
+    return await runtime.database.run(work)
 
 
 def compose(task: Row[Any], story: Story, depends_on: tuple[str, ...] = ()) -> list[Entry]:
@@ -92,6 +108,8 @@ def compose(task: Row[Any], story: Story, depends_on: tuple[str, ...] = ()) -> l
         entries.append(_released(story.flight, story.rounds))
         if story.flight.fence is not None:
             entries.append(_started(story.flight, story.flight.claimed_at))
+    for row in story.effects:
+        entries += _effect(row)
     entries += [Entry(row.at, row.kind, row.reason, row.actor, row.detail) for row in story.events]
     entries += [_kept(row) for row in story.kept]
     entries.sort(key=lambda one: one.at)
@@ -143,12 +161,22 @@ def _kept(row: Row[Any]) -> Entry:
     return Entry(row.stored_at, row.kind, detail=_text(detail))
 
 
+def _effect(row: Row[Any]) -> list[Entry]:
+    """Tell of an effect's latest reservation and, unless a person said it, of what is known of it."""
+    facts = {"effect_id": row.effect_id, "type": row.effect_type, "attempt": row.attempt}
+    entries = [Entry(row.reserved_at, "effect", "reserved", None, _text({**facts, "calls": len(row.tokens)}))]
+    if row.state in (EffectState.CONFIRMED, EffectState.NOT_SENT) and row.resolved_at is None:
+        known = {**facts, "external_id": row.external_id}
+        entries.append(Entry(row.updated_at, "effect", row.state, None, _text(known)))
+    return entries
+
+
 def _standing(task: Row[Any], story: Story, depends_on: tuple[str, ...]) -> Entry | None:
     if is_final(task.status):
         if task.finished_at is None or (story.attempts and story.attempts[-1].finished_at >= task.finished_at):
             return None
         return Entry(task.finished_at, "finished", task.status)
-    if task.status not in WAITING:
+    if task.status not in WAITING | {TaskStatus.AWAITING_APPROVAL}:
         return None
     place = Place(
         status=TaskStatus(task.status),
@@ -160,6 +188,7 @@ def _standing(task: Row[Any], story: Story, depends_on: tuple[str, ...]) -> Entr
         due_at=story.delayed.due_at if story.delayed is not None else None,
         released=story.flight is not None,
         virtual_time=story.virtual_time,
+        snoozed=_snoozed(story),
     )
     figures = json.loads(story.latest_round.figures) if story.latest_round is not None else {}
     put_off = _put_off(task, story, figures)
@@ -168,13 +197,30 @@ def _standing(task: Row[Any], story: Story, depends_on: tuple[str, ...]) -> Entr
         paused=story.paused,
         limits_full=frozenset(figures.get("limits_full", ())),
         put_off=put_off,
+        dependencies=story.obstacles.dependencies,
+        saturated=story.obstacles.saturated,
+        budgets=story.obstacles.budgets,
     )
     found = explain_waiting(place, situation)
     detail: dict[str, object] = {"because": found.detail, "put_off": {}}
-    if (behind := put_off.get(task.priority_class)) is not None:
+    if (asked := story.suspended) is not None:
+        detail |= {
+            "approval_id": asked.approval_id,
+            "action": asked.action,
+            "due_at": asked.due_at,
+            "expires_at": asked.expires_at,
+        }
+    elif (behind := put_off.get(task.priority_class)) is not None:
         detail["put_off"] = behind.reasons
         detail["seats"] = {name: getattr(behind, name) for name in ("reach", "reserve", "maximum", "load")}
     return Entry(task.updated_at, "waiting", found.reason.value, None, _text(detail))
+
+
+def _snoozed(story: Story) -> tuple[str, str] | None:
+    last = story.attempts[-1] if story.attempts else None
+    if last is None or last.outcome != "snoozed" or last.error_type is None:
+        return None
+    return last.error_type, last.error_message or ""
 
 
 def _put_off(task: Row[Any], story: Story, figures: Mapping[str, Any]) -> dict[str, PutOff]:

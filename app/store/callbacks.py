@@ -90,7 +90,8 @@ async def seen(connection: AsyncConnection, token_sha256: bytes) -> Row[Any] | N
 
 # Locked by statements of their own: what follows then looks with a snapshot that has what was waited for.
 _LOCKS = tuple(
-    text(f"SELECT task_id FROM {place} WHERE task_id = :task_id FOR UPDATE") for place in ("delayed", "ready", "flights")
+    text(f"SELECT task_id FROM {place} WHERE task_id = :task_id FOR UPDATE")
+    for place in ("delayed", "ready", "flights")
 )
 _TAKE = text("""
 WITH taken AS (

@@ -18,7 +18,8 @@ TALLY_NAME = "services"
 
 _ENDED = "finished_at = clock_timestamp(), cancel_requested_at = clock_timestamp(), next_attempt_at = NULL"
 
-# The place decides. A task that waits for an approval has no place: there the guard on the status alone owns the move.
+# The place decides. What was asked about a cancelled task is withdrawn by itself: no approval is touched here, because
+# whoever decides one holds it before the place.
 _CANCEL = text(f"""
 WITH waiting AS MATERIALIZED (
     SELECT task_id FROM ready WHERE task_id = ANY(CAST(:ids AS text[])) ORDER BY task_id FOR UPDATE
@@ -26,11 +27,15 @@ WITH waiting AS MATERIALIZED (
 put_off AS MATERIALIZED (
     SELECT task_id FROM delayed WHERE task_id = ANY(CAST(:ids AS text[])) ORDER BY task_id FOR UPDATE
 ),
+asleep AS MATERIALIZED (
+    SELECT task_id FROM suspended WHERE task_id = ANY(CAST(:ids AS text[])) ORDER BY task_id FOR UPDATE
+),
 flying AS MATERIALIZED (
     SELECT task_id, fence FROM flights WHERE task_id = ANY(CAST(:ids AS text[])) ORDER BY task_id FOR UPDATE
 ),
 from_ready AS (DELETE FROM ready r USING waiting w WHERE r.task_id = w.task_id RETURNING r.task_id),
 from_delayed AS (DELETE FROM delayed d USING put_off p WHERE d.task_id = p.task_id RETURNING d.task_id),
+from_suspended AS (DELETE FROM suspended s USING asleep a WHERE s.task_id = a.task_id RETURNING s.task_id),
 from_flights AS (
     DELETE FROM flights f USING flying y WHERE f.task_id = y.task_id AND y.fence IS NULL
     RETURNING f.task_id, f.priority_class
@@ -41,13 +46,11 @@ asked AS (
     RETURNING f.task_id, f.cancel_requested_at
 ),
 free AS MATERIALIZED (
-    SELECT task_id, true AS held FROM from_ready UNION ALL SELECT task_id, true FROM from_delayed
-    UNION ALL SELECT task_id, true FROM from_flights
-    UNION ALL SELECT task_id, false FROM tasks
-    WHERE task_id = ANY(CAST(:ids AS text[])) AND status = 'awaiting_approval'
+    SELECT task_id FROM from_ready UNION ALL SELECT task_id FROM from_delayed
+    UNION ALL SELECT task_id FROM from_suspended UNION ALL SELECT task_id FROM from_flights
 ),
 moved AS (
-    {move_sql(Move.CANCEL, "free", _ENDED)} AND (m.held OR t.status = 'awaiting_approval')
+    {move_sql(Move.CANCEL, "free", _ENDED)}
     RETURNING t.task_id
 ),
 noted AS (

@@ -179,10 +179,16 @@ removed AS (
     DELETE FROM tasks t USING gone g WHERE t.task_id = g.task_id AND t.status = 'dead_lettered' RETURNING t.task_id
 ),
 history AS (DELETE FROM attempts a USING removed r WHERE a.task_id = r.task_id),
+asked AS (DELETE FROM approvals a USING removed r WHERE a.task_id = r.task_id),
 told AS (DELETE FROM events e USING removed r WHERE e.task_id = r.task_id),
 journal AS (DELETE FROM steps s USING removed r WHERE s.task_id = r.task_id),
 states AS (DELETE FROM checkpoints c USING removed r WHERE c.task_id = r.task_id),
-addresses AS (DELETE FROM callbacks c USING removed r WHERE c.task_id = r.task_id)
+answers AS (
+    UPDATE llm_calls c SET response = NULL FROM removed r WHERE c.task_id = r.task_id AND c.response IS NOT NULL
+),
+addresses AS (DELETE FROM callbacks c USING removed r WHERE c.task_id = r.task_id),
+hooks AS (DELETE FROM webhooks w USING removed r WHERE w.task_id = r.task_id RETURNING w.webhook_id),
+tries AS (DELETE FROM webhook_tries y USING hooks h WHERE y.webhook_id = h.webhook_id)
 SELECT dead_letter_id FROM gone
 """)
 

@@ -39,11 +39,11 @@ SELECT g.task_id, g.priority_class, g.task_type FROM gone g JOIN moved m ON m.ta
 """)
 
 
-_EXPIRE = (_sql("ready"), _sql("delayed"), _sql("flights", "AND fence IS NULL"))
+_EXPIRE = (_sql("ready"), _sql("delayed"), _sql("suspended"), _sql("flights", "AND fence IS NULL"))
 
 
 async def expire(database: Database, limit: int) -> Sequence[Row[Any]]:
-    """Expire up to `limit` waiting tasks of each place: due, delayed, and released but unclaimed."""
+    """Expire up to `limit` waiting tasks of each place: due, delayed, suspended, and released but unclaimed."""
     found: list[Row[Any]] = []
     for statement in _EXPIRE:
         values: dict[str, object] = {"limit": limit}

@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 from sqlalchemy import ColumnElement, Table
 
-from app.store.schema import dead_letters, tasks
+from app.store.schema import dead_letters, effects, tasks
 
 F = TypeVar("F", "TaskFilter", "DeadLetterFilter")
 
@@ -38,6 +38,16 @@ class DeadLetterFilter:
     tenant_id: tuple[str, ...] = ()
     failed_after: datetime | None = None
     failed_before: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EffectFilter:
+    """Which effects. An empty tuple leaves a field open; several values of a field mean "or"."""
+
+    state: tuple[str, ...] = ()
+    type: tuple[str, ...] = ()
+    task_id: tuple[str, ...] = ()
+    tenant_id: tuple[str, ...] = ()
 
 
 def is_empty(found: TaskFilter | DeadLetterFilter) -> bool:
@@ -92,6 +102,19 @@ def dead_letter_conditions(found: DeadLetterFilter) -> list[ColumnElement[bool]]
     if found.failed_before is not None:
         conditions.append(dead_letters.c.failed_at < found.failed_before)
     return conditions
+
+
+def effect_conditions(found: EffectFilter) -> list[ColumnElement[bool]]:
+    """Render the conditions on `effects`."""
+    return _names(
+        effects,
+        {
+            "state": found.state,
+            "effect_type": found.type,
+            "task_id": found.task_id,
+            "tenant_id": found.tenant_id,
+        },
+    )
 
 
 def _names(table: Table, wanted: dict[str, Sequence[str]]) -> list[ColumnElement[bool]]:

@@ -11,6 +11,7 @@ _COUNT_OPEN = text("""
 SELECT (SELECT count(*) FROM (SELECT 1 FROM lanes l JOIN ready r ON r.lane_id = l.lane_id WHERE l.tenant_id = :tenant_id
                               LIMIT :most) a)
      + (SELECT count(*) FROM (SELECT 1 FROM delayed WHERE tenant_id = :tenant_id LIMIT :most) b)
+     + (SELECT count(*) FROM (SELECT 1 FROM suspended WHERE tenant_id = :tenant_id LIMIT :most) d)
      + (SELECT count(*) FROM (SELECT 1 FROM flights WHERE tenant_id = :tenant_id LIMIT :most) c) AS open
 """)
 

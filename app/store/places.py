@@ -1,4 +1,4 @@
-"""The columns that travel with a task from place to place (ready, delayed, flights), spelled once."""
+"""The columns that travel with a task from place to place (ready, delayed, suspended, flights), spelled once."""
 
 from typing import TypeVar
 

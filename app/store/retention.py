@@ -40,10 +40,16 @@ gone AS (
     RETURNING t.task_id
 ),
 history AS (DELETE FROM attempts a USING gone g WHERE a.task_id = g.task_id),
+asked AS (DELETE FROM approvals a USING gone g WHERE a.task_id = g.task_id),
 told AS (DELETE FROM events e USING gone g WHERE e.task_id = g.task_id),
 journal AS (DELETE FROM steps s USING gone g WHERE s.task_id = g.task_id),
 states AS (DELETE FROM checkpoints c USING gone g WHERE c.task_id = g.task_id),
-addresses AS (DELETE FROM callbacks c USING gone g WHERE c.task_id = g.task_id)
+answers AS (
+    UPDATE llm_calls c SET response = NULL FROM gone g WHERE c.task_id = g.task_id AND c.response IS NOT NULL
+),
+addresses AS (DELETE FROM callbacks c USING gone g WHERE c.task_id = g.task_id),
+hooks AS (DELETE FROM webhooks w USING gone g WHERE w.task_id = g.task_id RETURNING w.webhook_id),
+tries AS (DELETE FROM webhook_tries y USING hooks h WHERE y.webhook_id = h.webhook_id)
 SELECT (SELECT max(task_id) FROM seen) AS last, (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM gone) AS removed
 """)
 
@@ -106,6 +112,7 @@ _OTHERS = {
     "inputs": _INPUTS,
     "idempotency_keys": text(_by_time("idempotency_keys", "tenant_id, endpoint, key", "created_at")),
     "release_rounds": text(_by_time("release_rounds", "round_id", "at")),
+    "spending": text(_by_time("spending", "day, tenant_id, type, shard", "day")),
     "bulk_actions": text(_by_time("bulk_actions", "bulk_action_id", "updated_at", "AND state <> 'running'")),
 }
 # The audit has no index by time; its ids are ordered by time.
@@ -117,9 +124,39 @@ DELETE FROM audit a USING old o WHERE a.audit_id = o.audit_id
 """)
 
 
+# Effects are found by their ids too. What is open or in doubt stays until it is known.
+_EFFECTS = text(f"""
+WITH old AS MATERIALIZED (
+    SELECT effect_id FROM effects
+    WHERE effect_id < :below AND state IN ('confirmed', 'not_sent') AND updated_at < {_BEFORE} ORDER BY effect_id LIMIT :limit
+)
+DELETE FROM effects e USING old o WHERE e.effect_id = o.effect_id AND e.state IN ('confirmed', 'not_sent')
+""")
+
+
+async def remove_effects(connection: AsyncConnection, *, now: datetime, days: float, limit: int) -> int:
+    """Remove up to `limit` effects that are known for more than `days`; from then on their keys mean nothing."""
+    below = least_at("effect", now - timedelta(days=days))
+    return (await connection.execute(_EFFECTS, {"below": below, "days": days, "limit": limit})).rowcount
+
+
 async def remove_old(connection: AsyncConnection, what: str, *, days: float, limit: int) -> int:
-    """Remove up to `limit` rows of `inputs`, `idempotency_keys`, `release_rounds` or `bulk_actions`."""
+    """Remove up to `limit` rows of `inputs`, `idempotency_keys`, `release_rounds`, `spending` or `bulk_actions`."""
     return (await connection.execute(_OTHERS[what], {"days": days, "limit": limit})).rowcount
+
+
+_LLM_CALLS = text(f"""
+WITH old AS MATERIALIZED (
+    SELECT call_id FROM llm_calls WHERE call_id < :below AND started_at < {_BEFORE} ORDER BY call_id LIMIT :limit
+)
+DELETE FROM llm_calls c USING old o WHERE c.call_id = o.call_id
+""")
+
+
+async def remove_llm_calls(connection: AsyncConnection, *, now: datetime, days: float, limit: int) -> int:
+    """Remove up to `limit` model calls that are older than `days`; their answers went with their tasks."""
+    below = least_at("call", now - timedelta(days=days))
+    return (await connection.execute(_LLM_CALLS, {"below": below, "days": days, "limit": limit})).rowcount
 
 
 async def remove_audit(connection: AsyncConnection, *, now: datetime, days: float, limit: int) -> int:

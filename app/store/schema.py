@@ -4,11 +4,18 @@
     ready      what waits for its turn; a row lives from submit (or due) to release.
     delayed    what waits for a time: scheduled, snoozed, or failed and not due yet.
     flights    what was released: first unclaimed, then claimed under a fence and a lease; gone when settled.
+    suspended  what waits for a person: the place of a task in `awaiting_approval`.
+    approvals  what handlers asked people for, and what was decided; gone with the task.
     lanes      (class, tenant, type, group) combinations that have rows in `ready`, with their tenant's virtual time.
     attempts   one row per ended attempt, written at settlement; the running one is the flight.
     steps      what a handler's steps returned, kept for its next run; gone with the task.
     checkpoints  the last state that a handler saved of itself; gone with the task.
+    effects    what tasks did outside, one row per tenant and key; outlives its task.
+    effect_calls  calls whose outcome is not known yet; a row lives from reservation to confirmation.
+    llm_calls  one row per model call: its intent, what it cost, and the answer that a later run gets back unpaid.
     events     the irregular part of the history; the regular part is derived from tasks, attempts and release_rounds.
+    webhooks   one row per end of a task that named a callback_url, written by the trigger `task_ended` on `tasks` in
+               the transaction of the end, whichever statement made it.
 
 Times are the database's `clock_timestamp()`; ids are text in the "C" collation, time-ordered, minted by the server.
 """
@@ -49,6 +56,9 @@ tenants = sa.Table(
     sa.Column("submit_burst", sa.Integer),
     sa.Column("max_open_tasks", sa.Integer),
     _when("created_at", nullable=False),
+    sa.Column("budget_cost_usd_per_day", sa.Numeric),
+    sa.Column("budget_tokens_per_day", sa.BigInteger),
+    sa.Column("budget_retry_margin", sa.Double),
 )
 
 api_keys = sa.Table(
@@ -117,6 +127,7 @@ tasks = sa.Table(
     sa.Column("submitted_by", sa.Text, nullable=False),
     sa.Column("traceparent", sa.Text),
     sa.Column("tracestate", sa.Text),
+    sa.Column("callback_url", sa.Text),
     sa.Index("ix_tasks_tenant_id_task_id", "tenant_id", "task_id"),
     sa.Index("ix_tasks_input_ref", "input_ref", postgresql_where=sa.text("input_ref IS NOT NULL")),
     postgresql_with={"fillfactor": "60", "autovacuum_vacuum_scale_factor": "0.05"},
@@ -124,7 +135,7 @@ tasks = sa.Table(
 
 
 def _place() -> list[sa.Column[object]]:
-    """Columns that travel with a task through ready, delayed and flights: all that release and claim need to know."""
+    """Columns that travel with a task through ready, delayed, flights and suspended: all that release and claim need to know."""
     columns: list[sa.Column[object]] = [
         _name("task_id", primary_key=True),  # type: ignore[list-item]
         _name("priority_class"),  # type: ignore[list-item]
@@ -205,6 +216,41 @@ flights = sa.Table(
     postgresql_with={"fillfactor": "50", **_BUSY},
 )
 
+suspended = sa.Table(
+    "suspended",
+    metadata,
+    *_place(),
+    _name("approval_id"),
+    _when("suspended_at", nullable=False),
+    sa.Index("ix_suspended_tenant_id", "tenant_id"),
+    sa.Index("ix_suspended_valid_until", "valid_until", postgresql_where=sa.text("valid_until IS NOT NULL")),
+)
+
+approvals = sa.Table(
+    "approvals",
+    metadata,
+    _name("approval_id", primary_key=True),
+    _name("task_id"),
+    _name("tenant_id"),
+    _name("type"),
+    _name("priority_class"),
+    sa.Column("action", sa.Text(collation="C"), nullable=False),
+    sa.Column("fingerprint", BYTEA, nullable=False),
+    sa.Column("detail", sa.Text),
+    sa.Column("submitted_by", sa.Text, nullable=False),
+    _name("state"),
+    _when("asked_at", nullable=False),
+    _when("due_at", nullable=False),
+    _when("expires_at", nullable=False),
+    _when("decided_at"),
+    sa.Column("decided_by", sa.Text),
+    sa.Column("comment", sa.Text),
+    sa.UniqueConstraint("task_id", "action", "fingerprint"),
+    sa.Index("ix_approvals_tenant_id", "tenant_id", "state", "due_at"),
+    sa.Index("ix_approvals_open", "due_at", "approval_id", postgresql_where=sa.text("state = 'pending'")),
+    sa.Index("ix_approvals_expires_at", "expires_at", postgresql_where=sa.text("state = 'pending'")),
+)
+
 attempts = sa.Table(
     "attempts",
     metadata,
@@ -275,6 +321,46 @@ events = sa.Table(
     sa.Column("actor", sa.Text),
     sa.Column("detail", sa.Text),
     sa.Index("ix_events_task_id_event_id", "task_id", "event_id"),
+)
+
+# Reserved, then confirmed: two writes of a row whose indexed columns stay as they are.
+effects = sa.Table(
+    "effects",
+    metadata,
+    _name("effect_id", primary_key=True),
+    _name("tenant_id"),
+    sa.Column("key", Name, nullable=False),
+    _name("effect_type"),
+    _name("task_id"),
+    _name("task_type"),
+    sa.Column("fence", sa.BigInteger, nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    _name("fingerprint"),
+    _name("state"),
+    sa.Column("tokens", ARRAY(sa.Text), nullable=False),
+    _when("first_reserved_at", nullable=False),
+    _when("reserved_at", nullable=False),
+    _when("call_until", nullable=False),
+    _when("updated_at", nullable=False),
+    _when("in_doubt_at"),
+    _when("resolved_at"),
+    sa.Column("external_id", sa.Text),
+    sa.Column("resolved_by", sa.Text),
+    sa.Column("reason", sa.Text),
+    sa.Column("traceparent", sa.Text),
+    sa.UniqueConstraint("tenant_id", "key"),
+    sa.Index("ix_effects_task_id", "task_id"),
+    sa.Index("ix_effects_tenant_id_effect_id", "tenant_id", "effect_id"),
+    sa.Index("ix_effects_in_doubt", "effect_id", postgresql_where=sa.text("in_doubt_at IS NOT NULL")),
+    postgresql_with={"fillfactor": "50", "autovacuum_vacuum_scale_factor": "0.05"},
+)
+
+effect_calls = sa.Table(
+    "effect_calls",
+    metadata,
+    _name("effect_id", primary_key=True),
+    _when("call_until", nullable=False),
+    postgresql_with=_BUSY,
 )
 
 dead_letters = sa.Table(
@@ -462,4 +548,161 @@ class_figures = sa.Table(
     _name("priority_class", primary_key=True),
     _when("at", nullable=False),
     sa.Column("figures", sa.Text, nullable=False),
+)
+
+# One row per model call: intent, ledger and journal in one. What the call is (its key) never changes; what it cost is
+# an estimate until the answer is known, so that no sum ever forgets a call. No index covers what changes.
+llm_calls = sa.Table(
+    "llm_calls",
+    metadata,
+    _name("call_id", primary_key=True),
+    _name("task_id"),
+    _name("tenant_id"),
+    _name("task_type"),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("fence", sa.BigInteger, nullable=False),
+    _name("step"),
+    _name("prompt_version", nullable=True),
+    _name("fingerprint"),
+    sa.Column("ordinal", sa.Integer, nullable=False),
+    sa.Column("turn", sa.Integer, nullable=False),
+    _name("provider"),
+    _name("model_asked"),
+    _name("model_answered", nullable=True),
+    sa.Column("streamed", sa.Boolean, nullable=False),
+    _name("outcome"),
+    _name("stop_reason", nullable=True),
+    sa.Column("input_tokens", sa.BigInteger, nullable=False),
+    sa.Column("output_tokens", sa.BigInteger, nullable=False),
+    sa.Column("cached_tokens", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("cache_write_tokens", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("reasoning_tokens", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("cost_usd", sa.Numeric),
+    sa.Column("price_date", sa.Date),
+    _name("price_source", nullable=True),
+    sa.Column("estimated", sa.Boolean, nullable=False),
+    _when("started_at", nullable=False),
+    _when("finished_at"),
+    sa.Column("seconds", sa.Double),
+    sa.Column("response", sa.Text),
+    sa.Index("ix_llm_calls_task_id", "task_id"),
+    sa.Index("ix_llm_calls_task_type_call_id", "task_type", "call_id"),
+    postgresql_with={"fillfactor": "70", "autovacuum_vacuum_scale_factor": "0.05"},
+)
+
+prompt_versions = sa.Table(
+    "prompt_versions",
+    metadata,
+    _name("name", primary_key=True),
+    sa.Column("version", sa.Integer, primary_key=True, autoincrement=False),
+    _name("sha256"),
+    _when("first_used_at", nullable=False),
+)
+
+dependencies = sa.Table(
+    "dependencies",
+    metadata,
+    _name("name", primary_key=True),
+    sa.Column("standing", sa.Text, nullable=False),
+    _when("updated_at", nullable=False),
+    postgresql_with={"fillfactor": "30", **_BUSY},
+)
+
+dependency_slices = sa.Table(
+    "dependency_slices",
+    metadata,
+    _name("dependency", primary_key=True),
+    _name("worker_id", primary_key=True),
+    sa.Column("slices", sa.Text, nullable=False),
+    sa.Column("probes", sa.Integer, nullable=False),
+    sa.Column("in_use", sa.Integer, nullable=False),
+    sa.Column("waiting", sa.Integer, nullable=False),
+    _when("expires_at", nullable=False),
+    postgresql_with={"fillfactor": "30", **_BUSY},
+)
+
+# What was spent, by UTC day. The shard keeps workers that write at the same time off each other's rows.
+spending = sa.Table(
+    "spending",
+    metadata,
+    sa.Column("day", sa.Date, primary_key=True),
+    _name("tenant_id", primary_key=True),
+    _name("type", primary_key=True),
+    sa.Column("shard", sa.SmallInteger, primary_key=True),
+    sa.Column("cost_usd", sa.Numeric, nullable=False),
+    sa.Column("tokens", sa.BigInteger, nullable=False),
+    sa.Column("calls", sa.BigInteger, nullable=False),
+    sa.Column("attempts", sa.BigInteger, nullable=False),
+    postgresql_with={"fillfactor": "70"},
+)
+
+budget_alerts = sa.Table(
+    "budget_alerts",
+    metadata,
+    sa.Column("day", sa.Date, primary_key=True),
+    _name("subject", primary_key=True),
+)
+
+webhook_secrets = sa.Table(
+    "webhook_secrets",
+    metadata,
+    _name("webhook_secret_id", primary_key=True),
+    _name("tenant_id", sa.ForeignKey("tenants.tenant_id")),
+    sa.Column("secret", sa.Text, nullable=False),
+    sa.Column("created_by", sa.Text),
+    _when("created_at", nullable=False),
+    _when("valid_until"),
+    sa.Index("ix_webhook_secrets_tenant_id", "tenant_id"),
+)
+
+webhooks = sa.Table(
+    "webhooks",
+    metadata,
+    _name("webhook_id", primary_key=True),
+    _name("task_id"),
+    _name("tenant_id"),
+    _name("priority_class"),
+    _name("host"),
+    _name("event"),
+    _name("task_type"),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    _name("error_type", nullable=True),
+    sa.Column("error_message", sa.Text),
+    sa.Column("error_retryable", sa.Boolean),
+    _when("submitted_at", nullable=False),
+    _when("ended_at", nullable=False),
+    _name("state"),
+    # While `sending`, next_try_at is when somebody else may try: the sender is taken for dead then.
+    sa.Column("sending", sa.Boolean, nullable=False, server_default="false"),
+    _when("next_try_at", nullable=False),
+    sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("tries_forgiven", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("last_status_code", sa.Integer),
+    _name("last_error_type", nullable=True),
+    _when("last_try_at"),
+    _when("settled_at"),
+    sa.Index("ix_webhooks_task_id", "task_id", "webhook_id"),
+    sa.Index("ix_webhooks_tenant_id_webhook_id", "tenant_id", "webhook_id"),
+    sa.Index("ix_webhooks_state_webhook_id", "state", "webhook_id"),
+    sa.Index(
+        "ix_webhooks_turn",
+        "tenant_id",
+        "host",
+        "priority_class",
+        "next_try_at",
+        "webhook_id",
+        postgresql_where=sa.text("state = 'waiting'"),
+    ),
+    postgresql_with=_BUSY,
+)
+
+webhook_tries = sa.Table(
+    "webhook_tries",
+    metadata,
+    _name("webhook_id", primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    _when("started_at", nullable=False),
+    sa.Column("seconds", sa.Double, nullable=False),
+    sa.Column("status_code", sa.Integer),
+    _name("error_type", nullable=True),
 )

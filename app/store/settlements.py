@@ -19,14 +19,15 @@ from app.store.tasks import move_sql
 _GIVEN = f"""given AS MATERIALIZED (
     SELECT * FROM unnest(CAST(:ids AS text[]), CAST(:fences AS bigint[]), CAST(:outcomes AS text[]), CAST(:spents AS bool[]),
         CAST(:results AS text[]), CAST(:error_types AS text[]), CAST(:error_messages AS text[]), CAST(:retryables AS bool[]),
-        CAST(:afters AS float8[]), CAST(:dead_letter_ids AS text[]), CAST(:crasheds AS int[]), CAST(:cleareds AS bool[]))
+        CAST(:afters AS float8[]), CAST(:dead_letter_ids AS text[]), CAST(:crasheds AS int[]), CAST(:cleareds AS bool[]),
+        CAST(:approval_ids AS text[]))
     AS g(task_id, fence, outcome, spent, result, error_type, error_message, error_retryable, after_seconds, dead_letter_id,
-         crashed, cleared)
+         crashed, cleared, approval_id)
 ),
 gone AS (
     DELETE FROM flights f USING given g WHERE f.task_id = g.task_id AND f.fence = g.fence
     RETURNING f.*, g.outcome, g.spent, g.result, g.error_type, g.error_message, g.error_retryable, g.after_seconds,
-              g.dead_letter_id, g.crashed, g.cleared, clock_timestamp() AS ended_at
+              g.dead_letter_id, g.crashed, g.cleared, g.approval_id, clock_timestamp() AS ended_at
 ),
 history AS (
     INSERT INTO attempts (task_id, fence, attempt, outcome, spent, worker_id, queued_at, released_at, started_at, finished_at,
@@ -54,10 +55,11 @@ _ALSO: dict[Move, str] = {
     Move.FAIL: f"next_attempt_at = {_DUE}, {_ERROR}, {_BUDGET}",
     Move.DEAD_LETTER: f"finished_at = m.ended_at, {_ERROR}, {_BUDGET}",
     Move.RETURN: _BUDGET,
+    Move.SUSPEND: f"next_attempt_at = NULL, {_BUDGET}",
+    Move.REJECT: f"finished_at = m.ended_at, progress = NULL, {_ERROR}, {_BUDGET}",
     Move.SNOOZE: f"next_attempt_at = {_DUE_UNLESS_WOKEN}, {_BUDGET}",
     Move.CANCEL: "finished_at = m.ended_at, cancel_requested_at = COALESCE(t.cancel_requested_at, m.ended_at)",
 }
-
 
 
 def _back(due: str) -> str:
@@ -69,7 +71,6 @@ back AS (
            {due}, g.outcome
     FROM moved g
 )"""
-
 
 
 _DEAD = """,
@@ -89,6 +90,23 @@ stopped AS (SELECT * FROM gone WHERE cancel_requested_at IS NOT NULL),
 ended AS ({move_sql(Move.CANCEL, "stopped", _ALSO[Move.CANCEL])} RETURNING t.task_id)"""
 _COMES_BACK = (Move.FAIL, Move.RETURN, Move.SNOOZE)
 
+# The approval is held until this commits: whoever decides it comes before (then the task comes back at once and meets
+# the decision), or after (then its place is seen). The count has the flights gone before any approval is held.
+_SUSPENDED = f""",
+held AS MATERIALIZED (
+    SELECT approval_id, state FROM approvals
+    WHERE approval_id = ANY(CAST(:approval_ids AS text[])) AND (SELECT count(*) FROM gone) > 0
+    ORDER BY approval_id FOR UPDATE
+),
+waits AS (SELECT * FROM kept WHERE approval_id IN (SELECT approval_id FROM held WHERE state = 'pending')),
+comes AS (SELECT * FROM kept WHERE approval_id NOT IN (SELECT approval_id FROM held WHERE state = 'pending')),
+asleep AS ({move_sql(Move.SUSPEND, "waits", _ALSO[Move.SUSPEND])} RETURNING t.attempts, m.*),
+placed AS (
+    INSERT INTO suspended ({PLACE}, approval_id, suspended_at)
+    SELECT {place_of("g", attempt="g.attempts + 1")}, g.approval_id, g.ended_at FROM asleep g
+),
+moved AS ({move_sql(Move.RETURN, "comes", _ALSO[Move.RETURN])} RETURNING t.attempts, m.*)"""
+
 
 def _sql(move: Move) -> TextClause:
     if move in _COMES_BACK:
@@ -97,6 +115,8 @@ def _sql(move: Move) -> TextClause:
             f"{_back(_DUE_UNLESS_WOKEN if move is Move.SNOOZE else _DUE)} "
             "SELECT g.task_id FROM gone g"
         )
+    if move is Move.SUSPEND:
+        return text(f"WITH {_GIVEN}{_STOPPED}{_SUSPENDED}{_back(_DUE)} SELECT g.task_id FROM gone g")
     more = _DEAD if move is Move.DEAD_LETTER else ""
     return text(
         f"WITH {_GIVEN}, moved AS ({move_sql(move, 'gone', _ALSO[move])} RETURNING t.attempts, m.*){more} "
@@ -128,6 +148,7 @@ async def settle(
         "dead_letter_ids": column([s.dead_letter_id for s in ordered]),
         "crasheds": [int(s.crashed) for s in ordered],
         "cleareds": [s.cleared for s in ordered],
+        "approval_ids": column([s.approval_id for s in ordered]),
     }
     rows = await database.execute_hot(SETTLE[ordered[0].move], values, retry_for_seconds=retry_for_seconds)
     return {row.task_id for row in rows}

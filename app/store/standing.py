@@ -12,6 +12,10 @@ SELECT attempt, dispatch, fence, worker_id, queued_at, released_at, claimed_at, 
 FROM flights WHERE task_id = :task_id
 """)
 _DELAYED = text("SELECT due_at, why FROM delayed WHERE task_id = :task_id")
+_SUSPENDED = text("""
+SELECT s.approval_id, s.suspended_at, a.action, a.due_at, a.expires_at
+FROM suspended s LEFT JOIN approvals a ON a.approval_id = s.approval_id WHERE s.task_id = :task_id
+""")
 _VIRTUAL_TIME = text("""
 SELECT l.virtual_time FROM ready r JOIN lanes l ON l.lane_id = r.lane_id WHERE r.task_id = :task_id
 """)
@@ -42,6 +46,11 @@ async def flight_of(connection: AsyncConnection, task_id: str) -> Row[Any] | Non
 async def delayed_of(connection: AsyncConnection, task_id: str) -> Row[Any] | None:
     """Read until when a task waits, and why."""
     return (await connection.execute(_DELAYED, {"task_id": task_id})).one_or_none()
+
+
+async def suspended_of(connection: AsyncConnection, task_id: str) -> Row[Any] | None:
+    """Read which approval a task waits for."""
+    return (await connection.execute(_SUSPENDED, {"task_id": task_id})).one_or_none()
 
 
 async def virtual_time_of(connection: AsyncConnection, task_id: str) -> float | None:

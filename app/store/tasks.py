@@ -1,6 +1,6 @@
 """The rows of `tasks`: the one place that writes `tasks.status`, and how a row is read.
 
-Every writer that changes a status first takes the task's place (its row in ready, delayed or flights) in the same
+Every writer that changes a status first takes the task's place (its row in ready, delayed, suspended or flights) in the same
 statement: whoever took the place owns the move. The guard on the status stays as a second, independent proof.
 """
 
@@ -11,6 +11,7 @@ from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain.lifecycle import FINAL, Move, sources, target
+from app.store.llm_usage import USAGE
 
 
 def move_sql(move: Move, rows: str, also: str = "") -> str:
@@ -28,11 +29,17 @@ TASK_COLUMNS = (
     "task_id, type, tenant_id, task_group, status, priority_class, reason_code, policy_version, requested_class, "
     "source_ref, source_version, input_ref, cost_class, preemptible, attempts, max_attempts, timeout_seconds, "
     "next_attempt_at, submitted_at, not_before, due_at, valid_until, started_at, finished_at, updated_at, "
-    "cancel_requested_at, progress, error_type, error_message, error_retryable, metadata, submitted_by, traceparent"
+    "cancel_requested_at, progress, error_type, error_message, error_retryable, metadata, submitted_by, traceparent, "
+    "callback_url"
 )
 
+_CALLBACK_STATE = (
+    "CASE WHEN callback_url IS NOT NULL THEN (SELECT w.state FROM webhooks w WHERE w.task_id = tasks.task_id "
+    "ORDER BY w.webhook_id DESC LIMIT 1) END AS callback_state"
+)
 _GET = text(
-    f"SELECT {TASK_COLUMNS}, result, input, facts, crashes FROM tasks WHERE task_id = ANY(CAST(:ids AS text[]))"
+    f"SELECT {TASK_COLUMNS}, result, input, facts, crashes, {_CALLBACK_STATE}, {USAGE} AS usage FROM tasks "
+    "WHERE task_id = ANY(CAST(:ids AS text[]))"
 )
 
 

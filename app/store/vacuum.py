@@ -4,7 +4,7 @@ from sqlalchemy import text
 
 from app.store.database import Database
 
-TABLES = ("ready", "delayed", "flights", "lanes", "tallies")
+TABLES = ("ready", "delayed", "flights", "lanes", "tallies", "effect_calls")
 # Rows of the fixed names above only: a name never comes from outside. TRUNCATE would take an exclusive lock.
 _VACUUM = {name: text(f"VACUUM (SKIP_LOCKED, TRUNCATE FALSE) {name}") for name in TABLES}
 _PILED_UP = text("""

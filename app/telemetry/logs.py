@@ -113,11 +113,17 @@ def shutdown(deadline_seconds: float = 2.0) -> None:
 def redact_settings(settings: BaseModel) -> None:
     """Hide the value of every secret setting."""
     for name in type(settings).model_fields:
-        value = getattr(settings, name)
-        if isinstance(value, SecretStr):
-            redact(value.get_secret_value())
-        elif isinstance(value, BaseModel):
-            redact_settings(value)
+        _redact_within(getattr(settings, name))
+
+
+def _redact_within(value: object) -> None:
+    if isinstance(value, SecretStr):
+        redact(value.get_secret_value())
+    elif isinstance(value, BaseModel):
+        redact_settings(value)
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            _redact_within(one)
 
 
 def _start_in_forked_child() -> None:

@@ -4,6 +4,7 @@ Labels come from small closed sets or are bounded (`labels.py`); there is never 
 an error in one. Nothing here is global: each `Metrics` has a registry of its own.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from platform import python_version
@@ -20,6 +21,9 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _LONG = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0)
+_CALL = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+_MODEL = re.compile(r"[A-Za-z0-9_.:/@+-]{1,80}")
+_TOKENS = ("input", "output", "cached", "cache_write", "reasoning")
 _ATTEMPTS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20)
 _SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
@@ -57,11 +61,16 @@ class Metrics:
         self._class = BoundedLabel(32)
         self._type = BoundedLabel(100)
         self._error = BoundedLabel(50)
-        self._outcome = BoundedLabel(20)
+        self._effect = BoundedLabel(50)
+        self._outcome = BoundedLabel(50)
         self._reason = BoundedLabel(100)
         self._name = BoundedLabel(50)
         self._route = BoundedLabel(200, ROUTE)
+        self._provider = BoundedLabel(20)
+        self._model = BoundedLabel(50, _MODEL)
+        self._token_kind = FixedLabel(_TOKENS)
         self._status = FixedLabel(TaskStatus)
+        self._dependency = BoundedLabel(50)
         self._method = FixedLabel(_METHODS)
 
         count, gauge, histogram = self._counter, self._gauge, self._histogram
@@ -101,10 +110,44 @@ class Metrics:
         self._target = gauge("class_start_within_seconds", "Target of the class for time to start.", *by_class)
         self._leader = gauge("leader", "1 while this process leads the dispatchers.")
         self._dead_open = gauge("dead_letters_open", "Dead letters not reprocessed or purged.", "error_type")
+        self._approvals_asked = count("approvals_asked", "Approvals that handlers asked for.", *by_class)
+        self._approvals_decided = count(
+            "approvals_decided", "Approvals approved, denied or expired.", "priority_class", "outcome"
+        )
+        self._approvals_waiting = gauge("approvals_waiting", "Tasks that wait for a person.", *by_class)
+        self._approvals_overdue = gauge("approvals_overdue", "Those of them past the target of their class.", *by_class)
+        self._approvals_oldest = gauge("approvals_oldest_seconds", "Age of the oldest question to a person.", *by_class)
         self._slots = gauge("worker_slots", "Slots of this worker.", "pool")
         self._slots_busy = gauge("worker_slots_busy", "Slots of this worker in use.", "pool")
         self._database_up = gauge("database_up", "1 while this process reaches the database.")
         self._broker_up = gauge("broker_up", "1 while this process reaches the broker.")
+
+        self._effects = count("effects", "What became of effects that handlers asked for.", "effect_type", "outcome")
+        self._in_doubt = gauge("effects_in_doubt", "Effects that a person must resolve.", "effect_type")
+        self._overdue = gauge("effect_calls_overdue", "Calls whose deadline is over and whose end is not known.")
+        call = ("provider", "model", "type")
+        self._llm_calls = count("llm_calls", "Model calls by what became of them.", *call, "outcome")
+        self._llm_tokens = count("llm_tokens", "Tokens of model calls, estimates included.", *call, "kind")
+        self._llm_cost = count("llm_cost_usd", "Cost of model calls with a known price.", *call)
+        self._llm_seconds = histogram("llm_seconds", "Time a model call took.", _CALL, *call)
+        by_dependency = ("dependency",)
+        self._dependency_state = gauge(
+            "dependency_state",
+            "0 closed (calls pass), 1 half-open (probes only), 2 open (nothing passes).",
+            *by_dependency,
+        )
+        self._dependency_shut = count("dependency_open_seconds", "Time a dependency was not closed.", *by_dependency)
+        self._dependency_calls = count(
+            "dependency_calls", "Calls by how they ended, those that got no permit included.", *by_dependency, "outcome"
+        )
+        self._dependency_used = gauge("dependency_calls_in_progress", "Calls under way here.", *by_dependency)
+        self._budget_share = gauge("budget_spent_share", "Largest share spent today, by kind of budget.", "kind")
+        self._budgets_near = gauge("budgets_nearly_spent", "Budgets of which 80 % is spent today.", "kind")
+        self._budgets_spent = gauge("budgets_spent", "Budgets that are spent for today.", "kind")
+        self._webhook_tries = count("webhook_tries", "Tries to deliver events.", "priority_class", "outcome")
+        self._webhook_seconds = histogram("webhook_try_seconds", "Duration of one try.", _FAST)
+        self._webhook_delay = histogram("webhook_delay_seconds", "Time from end to delivered.", _LONG, *by_class)
+        self._webhooks_waiting = gauge("webhooks_waiting", "Events not delivered and not given up.", *by_class)
 
         self._requests = count("http_requests", "Requests answered.", "route", "method", "status_class")
         self._request_seconds = histogram("http_request_seconds", "Time to answer.", _FAST, "route", "method")
@@ -218,7 +261,24 @@ class Metrics:
         """Count running tasks that were taken back from a worker that died."""
         self._workers_lost.add((self._class(priority_class),), count)
 
+    def webhook_tried(self, priority_class: str, outcome: str, seconds: float) -> None:
+        """Count one try to deliver an event; `outcome` is delivered, retried or failed."""
+        self._webhook_tries.add((self._class(priority_class), self._name(outcome)), 1)
+        self._webhook_seconds.observe((), [seconds])
+
+    def webhook_delivered(self, priority_class: str, seconds_since_end: float) -> None:
+        """Record how long after the end of its task an event was taken by its receiver."""
+        self._webhook_delay.observe((self._class(priority_class),), [seconds_since_end])
+
     # How things stand.
+    def webhooks_waiting(self, by_class: Mapping[str, int]) -> None:
+        """Replace the number of events that wait to be delivered; who stops leading passes an empty mapping."""
+        depth: dict[tuple[str, ...], float] = {}
+        for priority_class, count in by_class.items():
+            key = (self._class(priority_class),)
+            depth[key] = depth.get(key, 0.0) + count
+        self._webhooks_waiting.replace(depth)
+
     def class_figures(self, figures: Iterable[ClassFigures]) -> None:
         """Replace the figures of all classes; a dispatcher that stops leading passes an empty list."""
         rows = [((self._class(row.priority_class),), row) for row in figures]
@@ -242,6 +302,60 @@ class Metrics:
             key = (self._error(error_type),)
             depth[key] = depth.get(key, 0.0) + count
         self._dead_open.replace(depth)
+
+    def approval_asked(self, priority_class: str) -> None:
+        """Count one approval that a handler asked for."""
+        self._approvals_asked.add((self._class(priority_class),))
+
+    def approvals_decided(self, priority_class: str, outcome: str, count: int = 1) -> None:
+        """Count approvals by what became of them."""
+        self._approvals_decided.add((self._class(priority_class), self._outcome(outcome)), count)
+
+    def approvals_waiting(self, by_class: Mapping[str, tuple[int, int, float]]) -> None:
+        """Replace how many tasks of each class wait for a person: how many, how many overdue, the oldest in seconds."""
+        rows = {(self._class(name),): row for name, row in by_class.items()}
+        self._approvals_waiting.replace({key: row[0] for key, row in rows.items()})
+        self._approvals_overdue.replace({key: row[1] for key, row in rows.items()})
+        self._approvals_oldest.replace({key: row[2] for key, row in rows.items()})
+
+    def effects(self, effect_type: str, outcome: str, count: int = 1) -> None:
+        """Count effects by what became of them: reserved, skipped, snoozed, confirmed, not_sent, in_doubt, …"""
+        self._effects.add((self._effect(effect_type), self._name(outcome)), count)
+
+    def effects_standing(self, in_doubt: Mapping[str, int], overdue: int) -> None:
+        """Replace the number of effects in doubt by type (beyond the bound: `other`), and of overdue calls."""
+        depth: dict[tuple[str, ...], float] = {}
+        for effect_type, count in in_doubt.items():
+            key = (self._effect(effect_type),)
+            depth[key] = depth.get(key, 0.0) + count
+        self._in_doubt.replace(depth)
+        self._overdue.put((), overdue)
+
+    def dependency_called(self, dependency: str, outcome: str, count: int = 1) -> None:
+        """Count calls by how they ended: ok, failed, dependency_limit, dependency_closed."""
+        self._dependency_calls.add((self._dependency(dependency), self._name(outcome)), count)
+
+    def dependency_in_use(self, dependency: str, calls: int) -> None:
+        """Say how many calls of a dependency are under way in this process."""
+        self._dependency_used.put((self._dependency(dependency),), calls)
+
+    def dependency_states(self, states: Mapping[str, int], *, since_seconds: float) -> None:
+        """Replace the states of all dependencies (0 closed, 1 half-open, 2 open), which lasted `since_seconds` more."""
+        known: dict[tuple[str, ...], float] = {
+            (self._dependency(name),): float(state) for name, state in states.items()
+        }
+        self._dependency_state.replace(known)
+        for labels, state in known.items():
+            self._dependency_shut.add(labels, since_seconds if state else 0.0)
+
+    def budgets(self, shares: Mapping[str, Sequence[float]]) -> None:
+        """Replace how much of the budgets is spent today, by kind (all, tenant, type)."""
+        kinds: dict[tuple[str, ...], list[float]] = {
+            (self._name(kind),): list(found) for kind, found in shares.items() if found
+        }
+        self._budget_share.replace({kind: max(found) for kind, found in kinds.items()})
+        self._budgets_near.replace({kind: sum(share >= 0.8 for share in found) for kind, found in kinds.items()})
+        self._budgets_spent.replace({kind: sum(share >= 1 for share in found) for kind, found in kinds.items()})
 
     def leading(self, is_leader: bool) -> None:
         """Say whether this process leads the dispatchers."""
@@ -274,6 +388,24 @@ class Metrics:
     def build(self, version: str, role: str) -> None:
         """Say which version runs here, in which role."""
         self._build.replace({(self._name(version), self._name(role), python_version()): 1.0})
+
+    # What model calls take.
+    def llm_call(self, provider: str, model: str, type_: str, outcome: str, seconds: float | None) -> None:
+        """Count one model call that ended; `seconds` is None where nobody saw its end."""
+        call = (self._provider(provider), self._model(model), self._type(type_))
+        self._llm_calls.add((*call, self._outcome(outcome)))
+        if seconds is not None:
+            self._llm_seconds.observe(call, [seconds])
+
+    def llm_tokens(self, provider: str, model: str, type_: str, tokens: Mapping[str, int]) -> None:
+        """Count the tokens of a call by kind; `cached` and `cache_write` are in `input`, `reasoning` in `output`."""
+        call = (self._provider(provider), self._model(model), self._type(type_))
+        for kind, number in tokens.items():
+            self._llm_tokens.add((*call, self._token_kind(kind)), number)
+
+    def llm_cost(self, provider: str, model: str, type_: str, cost_usd: float) -> None:
+        """Add up the cost of a call whose price is known."""
+        self._llm_cost.add((self._provider(provider), self._model(model), self._type(type_)), cost_usd)
 
     # What the process itself does.
     def http_request(self, route: str, method: str, status: int, seconds: float) -> None:

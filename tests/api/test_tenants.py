@@ -7,7 +7,7 @@ from app.ids import mint
 from tests.api.world import World, problem
 from tests.support.work import dead, rows
 
-_NOUNS = {"task_id": "task", "key_id": "key", "input_ref": "input", "schedule_id": "schedule", "pause_id": "pause"}
+_NOUNS = {"input_ref": "input", "approval_id": "appr", "webhook_secret_id": "whsecret"}
 # Named by what everybody may know, not by what somebody owns.
 _OPEN = {"task_type", "code"}
 

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -29,11 +29,13 @@ def same(one: object, other: object) -> bool:
     return repr(one) == repr(other)
 
 
+@settings(deadline=None)
 @given(JSON)
 def test_json_comes_back_exactly_as_it_was_written(value: object) -> None:
     assert same(json.loads(json_text(value)), value)
 
 
+@settings(deadline=None)
 @given(JSON)
 def test_what_came_back_is_written_as_before(value: object) -> None:
     text = json_text(value)

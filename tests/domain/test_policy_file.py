@@ -61,6 +61,7 @@ def test_everything_that_a_policy_says_is_read() -> None:
 lendable = 0.5
 republish_after = "12s"
 valid_for = "30m"
+approve_within = "2h"
 max_attempts = 8
 on_saturation = "defer"
 contingency = "call the desk"
@@ -71,6 +72,7 @@ aging = { after = "15m", or_due_share = 0.8, to = "high", only_if_remaining = "1
     high, low = policy.classes
     assert (high.name, high.rank, high.nominal, high.maximum, high.may_preempt) == ("high", 0, 0.3, 0.6, {"low"})
     assert (low.lendable, low.republish_after_seconds, low.valid_for_seconds) == (0.5, 12, 1800)
+    assert (low.approve_within_seconds, high.approve_within_seconds) == (7200, None)
     assert (low.max_attempts, low.on_saturation, low.contingency) == (8, OnSaturation.DEFER, "call the desk")
     assert low.aging is not None
     assert (low.aging.after_seconds, low.aging.to, low.aging.share) == (900, "high", 0.25)

@@ -18,7 +18,7 @@ from tests.support.reaper import reaper
 ADMIN_KEY = "tests-admin-key-0123456789"
 _DATABASE_BACK_SECONDS = 20.0
 QUICK = {
-    "DESPACHO_TASK_MODULES": "tests.support.tasks",
+    "DESPACHO_TASK_MODULES": "tests.support.tasks,tests.support.effect_tasks",
     "DESPACHO_BOOTSTRAP_KEY": ADMIN_KEY,
     "DESPACHO_WORKER__LEASE_SECONDS": "4",
     "DESPACHO_WORKER__HEARTBEAT_SECONDS": "0.3",

@@ -7,6 +7,7 @@ handler that holds waits until the file `go` is there.
 import asyncio
 import gc
 import os
+import signal
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -246,6 +247,77 @@ def deadly_once(ctx: BlockingTaskContext, task: At) -> dict[str, Any]:
     return {"n": task.n}
 
 
+def _once(ctx: TaskContext | BlockingTaskContext, task: At, name: str) -> None:
+    """Do something that is remembered: a run from the top does it no second time."""
+    path = Path(task.at) / name
+    if not path.exists() or ctx.task_id not in path.read_text():
+        mark(task.at, name, ctx.task_id)
+
+
+@task_type("asks", timeout_seconds=30, approval_expires_seconds=600)
+async def asks(ctx: TaskContext, task: At) -> Any:
+    """Do one thing, have a person agree, do the other; of the other kinds, ask in other ways."""
+    _started(ctx, task)
+    match task.kind:
+        case "loop":
+            return [(await ctx.approval("refund", {"n": n})).comment for n in range(3)]
+        case "together":
+            async with asyncio.TaskGroup() as group:
+                both = [group.create_task(ctx.approval(action)) for action in ("one", "two")]
+            return [one.result().comment for one in both]
+        case "swallows":
+            try:
+                return (await ctx.approval("refund")).comment
+            except Exception:
+                return "swallowed"
+        case "nul":
+            return await ctx.approval("refund", {"text": "a\0b"})
+        case "brief":
+            return await ctx.approval("refund", expires_seconds=0.2)
+    _once(ctx, task, "first")
+    given = await ctx.approval("refund", {"n": task.n, "text": "<script>"})
+    mark(task.at, "second", ctx.task_id)
+    return {"by": given.decided_by, "comment": given.comment, "at": given.decided_at.isoformat()}
+
+
+def _asks_blocking(ctx: BlockingTaskContext, task: At) -> Any:
+    _started(ctx, task)
+    if task.kind == "nul":
+        return ctx.approval("refund", {"text": "a\0b"})
+    _once(ctx, task, "first")
+    given = ctx.approval("refund", {"n": task.n, "text": "<script>"})
+    mark(task.at, "second", ctx.task_id)
+    return {"by": given.decided_by, "comment": given.comment, "at": given.decided_at.isoformat()}
+
+
+@task_type("asks_thread", timeout_seconds=30)
+def asks_thread(ctx: BlockingTaskContext, task: At) -> Any:
+    """Ask from a thread."""
+    return _asks_blocking(ctx, task)
+
+
+@task_type("asks_process", timeout_seconds=30, executor="process")
+def asks_process(ctx: BlockingTaskContext, task: At) -> Any:
+    """Ask from a process."""
+    return _asks_blocking(ctx, task)
+
+
+async def _outside(at: str, name: str, task_id: str) -> str:
+    """Stand for an outside system that counts its calls."""
+    mark(at, name, task_id)
+    return name
+
+
+@task_type("destroys", timeout_seconds=30, max_attempts=1, effects=("create", "delete"), destructive=("delete",))
+async def destroys(ctx: TaskContext, task: At) -> list[str | None]:
+    """Create, have a person agree, delete; of the other kinds, delete something else, or without having asked."""
+    key = f"{ctx.task_id}.delete"
+    first = await ctx.effect("create", f"{ctx.task_id}.create", _outside, task.at, "created", ctx.task_id)
+    if task.kind != "unasked":
+        await ctx.approval("delete", {"key": "something else" if task.kind == "other" else key})
+    return [first, await ctx.effect("delete", key, _outside, task.at, "deleted", ctx.task_id)]
+
+
 class Unprintable(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text for you")
@@ -387,6 +459,43 @@ def leaves_a_child(ctx: BlockingTaskContext, task: At) -> None:
             time.sleep(_LOOK_SECONDS)
         os._exit(0)
     os._exit(3)
+
+
+ASKED = "tell me about {n}"
+
+
+async def _asked(ctx: TaskContext, task: At) -> dict[str, Any]:
+    _started(ctx, task)
+    asked = [{"role": "user", "content": ASKED.format(n=task.n)}]
+    first = await ctx.llm.chat(asked)
+    if task.kind == "fails" and ctx.attempt == 1:
+        raise Retry(0.05, "after the first answer")
+    if task.kind == "dies" and ctx.attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    second = await ctx.llm.chat([*asked, {"role": "assistant", "content": first.text}], stream=True)
+    return {"answers": [first.text, second.text], "replayed": [first.replayed, second.replayed], "pid": os.getpid()}
+
+
+@task_type("models", timeout_seconds=30, **_FAST)  # type: ignore[arg-type]
+async def models(ctx: TaskContext, task: At) -> dict[str, Any]:
+    """Ask a model twice; by `kind`, the first attempt fails or takes its process along in between."""
+    return await _asked(ctx, task)
+
+
+@task_type("models_thread", timeout_seconds=30, **_FAST)  # type: ignore[arg-type]
+def models_thread(ctx: BlockingTaskContext, task: At) -> dict[str, Any]:
+    """Ask a model from a thread; the first attempt fails after the answer."""
+    _started(ctx, task)
+    answer = ctx.llm.chat([{"role": "user", "content": ASKED.format(n=task.n)}])
+    if ctx.attempt == 1:
+        raise Retry(0.05, "after the answer")
+    return {"answers": [answer.text], "replayed": [answer.replayed]}
+
+
+@task_type("models_process", timeout_seconds=30, executor="process", **_FAST)  # type: ignore[arg-type]
+def models_process(ctx: BlockingTaskContext, task: At) -> dict[str, Any]:
+    """Ask a model from a process of its own; the first attempt fails after the answer."""
+    return models_thread(ctx, task)
 
 
 @task_type("journey", timeout_seconds=60, max_attempts=4, **_FAST)  # type: ignore[arg-type]

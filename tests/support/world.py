@@ -24,7 +24,7 @@ from tests.support.work import a_tenant, rows
 from workers.pool import Pool
 from workers.roles import declare_queues, serve_dispatcher
 
-TASK_MODULE = "tests.support.tasks"
+TASK_MODULES = ("tests.support.tasks", "tests.support.effect_tasks")
 _prefixes = itertools.count(1)
 
 ONE_CLASS = """
@@ -44,7 +44,7 @@ republish_after = "1s"
 """
 
 
-def settings_of(*, modules: Sequence[str] = (TASK_MODULE,), **groups: Mapping[str, object]) -> Settings:
+def settings_of(*, modules: Sequence[str] = TASK_MODULES, **groups: Mapping[str, object]) -> Settings:
     """Make settings with short times; `worker`, `dispatcher`, `broker`, … override single values of their group."""
     quick: dict[str, dict[str, object]] = {
         "worker": {"heartbeat_seconds": 0.25, "lease_seconds": 3.0, "cancel_grace_seconds": 0.5},
@@ -54,7 +54,7 @@ def settings_of(*, modules: Sequence[str] = (TASK_MODULE,), **groups: Mapping[st
     }
     for name, values in groups.items():
         quick.setdefault(name, {}).update(values)
-    return Settings(_env_file=None, task_modules=list(modules), **quick)  # type: ignore[arg-type]
+    return Settings(_env_file=None, task_modules=list(dict.fromkeys([*TASK_MODULES, *modules])), **quick)  # type: ignore[arg-type]
 
 
 @asynccontextmanager
@@ -223,7 +223,7 @@ async def a_world(
     slots: int | None = 4,
     dispatcher: bool = True,
     policy: str = ONE_CLASS,
-    modules: Sequence[str] = (TASK_MODULE,),
+    modules: Sequence[str] = TASK_MODULES,
     **groups: Mapping[str, object],
 ) -> AsyncIterator[World]:
     """Open an installation with one dispatcher and (unless `slots` is None) one worker; drain it at the end."""

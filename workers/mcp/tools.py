@@ -108,9 +108,6 @@ class McpTools:
         gets the key's digest in `_meta` as `despacho/idempotencyKey`. A tool that says that it failed raises
         DeadLetter (`mcp_tool_failed`), which leaves the effect in doubt where the tool may have acted.
         """
-        effect = getattr(self._context, "effect", None)
-        if effect is None:
-            raise DeadLetter("effects_unavailable", "this process keeps no ledger of effects")
         found = external_id or _id_of
         connection = self._servers.connection(self._name)
         seconds = timeout_seconds or connection.timeout_seconds
@@ -123,7 +120,7 @@ class McpTools:
                 raise ToolRefused("mcp_tool_failed", f"the tool {self._name}/{tool} says that it failed")
             return found(result)
 
-        return await effect(  # type: ignore[no-any-return]
+        return await self._context.effect(
             effect_type, key, calling, f"{self._name}/{tool}", checked, call_timeout_seconds=seconds, **terms
         )
 

@@ -8,7 +8,7 @@ from app.domain.capacity import SeatBook, seat_book
 from app.domain.policy import PriorityClass
 from app.runtime import Runtime
 from app.services.releases import pools_of
-from app.store import figures, workers
+from app.store import approvals, effect_lists, figures, workers
 from app.store.figures import Counted
 from app.telemetry.metrics import ClassFigures
 
@@ -21,7 +21,10 @@ async def run_once(runtime: Runtime) -> int:
     consumers = await _consumers(runtime, list(policy.by_name))
     async with runtime.database.transaction() as connection:
         counted, now = await figures.count(connection)
+        asked = await approvals.waiting(connection)
         dead = await figures.dead_letters_by_error_type(connection)
+        in_doubt = await effect_lists.in_doubt_by_type(connection)
+        overdue = await effect_lists.count_overdue(connection)
         live = await workers.live(connection)
         book = seat_book(policy, pools_of(live))
         running = {name: one.running for name, one in counted.items()}
@@ -41,6 +44,13 @@ async def run_once(runtime: Runtime) -> int:
         )
     runtime.metrics.class_figures(found)
     runtime.metrics.dead_letters_open(dead)
+    # A class that nobody waits in stays on the page, at zero: an alert sees it end.
+    nobody = {one.name: (0, 0, 0.0) for one in policy.classes}
+    runtime.metrics.approvals_waiting(
+        nobody
+        | {row.priority_class: (row.n, row.overdue, max(0.0, (now - row.oldest_at).total_seconds())) for row in asked}
+    )
+    runtime.metrics.effects_standing(in_doubt, overdue)
     return len(found)
 
 

@@ -11,7 +11,20 @@ from functools import partial
 from app.runtime import Runtime
 from app.store.database import is_transient
 from app.telemetry.logs import event
-from workers.sweeps import bulk, expiry, figures, republish, rescuer, retention, schedules, vacuum
+from workers.sweeps import (
+    approvals,
+    bulk,
+    dependencies,
+    effects,
+    expiry,
+    figures,
+    llm_calls,
+    republish,
+    rescuer,
+    retention,
+    schedules,
+    vacuum,
+)
 
 log = logging.getLogger("despacho.sweeps")
 
@@ -37,10 +50,19 @@ def sweeps_of(runtime: Runtime) -> tuple[Sweep, ...]:
     return (
         Sweep("rescuer", partial(rescuer.run_once, watch=rescuer.watch_of(runtime)), rescuer.INTERVAL_SECONDS),
         Sweep("expiry", expiry.run_once, expiry.INTERVAL_SECONDS),
+        Sweep("approvals", approvals.run_once, approvals.INTERVAL_SECONDS),
         Sweep("schedules", schedules.run_once, schedules.INTERVAL_SECONDS),
         Sweep("bulk", bulk.run_once, bulk.INTERVAL_SECONDS),
+        Sweep("effects", effects.run_once, effects.INTERVAL_SECONDS, most_share=0.1),
         Sweep("republish", republish.run_once, republish.INTERVAL_SECONDS),
         Sweep("figures", figures.run_once, figures.INTERVAL_SECONDS, most_share=0.05),
+        Sweep("llm_calls", partial(llm_calls.run_once, cursor=llm_calls.Cursor()), llm_calls.INTERVAL_SECONDS),
+        Sweep(
+            "dependencies",
+            partial(dependencies.run_once, clock=dependencies.Clock()),
+            dependencies.INTERVAL_SECONDS,
+            most_share=0.05,
+        ),
         Sweep("vacuum", vacuum.run_once, vacuum.INTERVAL_SECONDS, most_share=0.05),
         Sweep("retention", partial(retention.run_once, cursor=retention.Cursor()), every_seconds),
     )

@@ -15,6 +15,7 @@ from app.api.query import PlainText, TenantsPageQuery, next_token
 from app.api.routers.attempts import ended_attempt
 from app.api.routers.tasks import listed_tenants
 from app.api.schemas.common import Instant, raw
+from app.api.schemas.effects import effect_of
 from app.api.schemas.history import Event
 from app.api.schemas.operations import (
     BulkAnswer,
@@ -139,18 +140,23 @@ async def read_sample(
 @router.get(
     "/v1/dead-letters/{id}",
     summary="Read the whole story of one dead letter",
-    **operation(DeadLetterStory, description="The dead letter, its attempts and its history.", problems=("not_found",)),
+    **operation(
+        DeadLetterStory,
+        description="The dead letter, its attempts, its effects and its history.",
+        problems=("not_found",),
+    ),
 )
 async def read_story(request: Request, id: str, caller: Reader) -> Response:
     """Tell the story of one dead letter, by its own id or its task's."""
     front = front_of(request)
     story = await dead_letters.story(front.runtime, caller, check_id(id, "task", "dead"))
-    attempts, events = [], []
+    attempts, effects, events = [], [], []
     if story.task is not None and story.history is not None:
-        attempts = [ended_attempt(row) for row in story.history.attempts][::-1]
+        attempts = [ended_attempt(row, story.history.spent) for row in story.history.attempts][::-1]
+        effects = [effect_of(row) for row in story.history.effects][::-1]
         history = compose(story.task, story.history)
         events = [Event(one.at, one.kind, one.reason, one.actor, raw(one.detail)) for one in history]
-    return encoded(200, DeadLetterStory(_shown(front, story.item), attempts, [], events))
+    return encoded(200, DeadLetterStory(_shown(front, story.item), attempts, effects, events))
 
 
 @router.post(

@@ -27,10 +27,12 @@ def _shown(one: TaskType) -> TaskTypeAnswer:
         retry_policy=RetryPolicyAnswer(spec.max_attempts, spec.backoff_base_seconds, spec.backoff_cap_seconds),
         timeout_seconds=spec.timeout_seconds,
         preemptible=spec.preemptible,
-        effects=[],
+        effects=list(spec.effects or ()),
+        destructive=list(spec.destructive),
         depends_on=list(spec.depends_on),
         mcp={server: list(tools) for server, tools in spec.mcp.items()},
         cost_class=spec.cost_class.value,
+        approval_expires_seconds=spec.approval_expires_seconds,
     )
 
 

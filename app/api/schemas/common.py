@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Annotated, Any
 
 import msgspec
@@ -43,6 +44,16 @@ class Body(BaseModel):
     """A request body: unknown fields are refused, and nothing is turned into what it is not."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+Money = Annotated[str, msgspec.Meta(extra_json_schema={"format": "decimal"})]
+"""An exact amount of USD in plain digits, made by `money`."""
+
+
+def money(amount: Decimal) -> str:
+    """Spell an amount without an exponent and without zeros that say nothing: `0.0000003`, `12.5`, `0`."""
+    text = f"{amount:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def raw(text: str | None) -> msgspec.Raw | None:

@@ -1,11 +1,10 @@
 """Attempts and the history of a task as they go out."""
 
 from datetime import datetime
-from decimal import Decimal
 
 import msgspec
 
-from app.api.schemas.common import Json
+from app.api.schemas.common import Json, Money
 from app.api.schemas.tasks import TaskError
 
 
@@ -27,7 +26,7 @@ class Attempt(msgspec.Struct, frozen=True):
     prompt_version: str | None
     input_tokens: int
     output_tokens: int
-    cost_usd: Decimal
+    cost_usd: Money
     retry_after_seconds: float | None
     error: TaskError | None
 

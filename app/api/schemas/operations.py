@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from app.api.schemas.common import Body, Instant, Json, Label, Reason
+from app.api.schemas.effects import Effect
 from app.api.schemas.history import Attempt, Event
 from app.api.schemas.tasks import TaskSubmission
 from app.domain.lifecycle import TaskStatus
@@ -163,14 +164,11 @@ class DeadLetterSample(msgspec.Struct, frozen=True):
 
 
 class DeadLetterStory(msgspec.Struct, frozen=True):
-    """One dead letter with its attempts (newest first), its effects, and its history (oldest first).
-
-    This release records no effects.
-    """
+    """One dead letter with its attempts and effects (newest first), and its history (oldest first)."""
 
     item: DeadLetter
     attempts: list[Attempt]
-    effects: list[Json]
+    effects: list[Effect]
     history: list[Event]
 
 

@@ -17,7 +17,11 @@ class RetryPolicyAnswer(msgspec.Struct, frozen=True):
 
 
 class TaskTypeAnswer(msgspec.Struct, frozen=True):
-    """What this installation can do, and what it takes for it."""
+    """What this installation can do, and what it takes for it.
+
+    `effects` are the only effect types that it may have (empty: none declared), `destructive` those that need an
+    approval.
+    """
 
     name: str
     description: str
@@ -27,9 +31,12 @@ class TaskTypeAnswer(msgspec.Struct, frozen=True):
     timeout_seconds: float
     preemptible: bool
     effects: list[str]
+    destructive: list[str]
     depends_on: list[str]
     mcp: dict[str, list[str]]
     cost_class: str
+    approval_expires_seconds: float | None
+    """None: as the settings say."""
 
 
 class TaskTypePage(msgspec.Struct, frozen=True):
@@ -65,6 +72,34 @@ class ClassPage(msgspec.Struct, frozen=True):
     """The priority classes, the first to go first."""
 
     items: list[ClassAnswer]
+    next_page_token: str | None
+
+
+class DependencyAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A dependency. In the words of circuit breakers, `closed` lets calls through and `open` none.
+
+    `ceiling` is how many calls at once the breaker allows for now; limits are null where the policy sets none.
+    """
+
+    name: str
+    state: Literal["closed", "half_open", "open"]
+    since: datetime | None
+    closed_until: datetime | None
+    openings: int
+    ceiling: int | None
+    in_use: int
+    waiting: int
+    workers: int
+    concurrency: int | None
+    requests_per_minute: int | None
+    tokens_per_minute: int | None
+    reserve: dict[str, float]
+
+
+class DependencyPage(msgspec.Struct, frozen=True):
+    """The dependencies, by name."""
+
+    items: list[DependencyAnswer]
     next_page_token: str | None
 
 

@@ -1,17 +1,17 @@
 """Tasks as they come in and go out."""
 
 from datetime import datetime
-from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import msgspec
 from pydantic import Field, JsonValue, StringConstraints
 
 from app.api.problems import Problem
-from app.api.schemas.common import Body, Instant, Json, Label
+from app.api.schemas.common import Body, Instant, Json, Label, Money
 from app.domain.lifecycle import TaskStatus
+from app.domain.webhooks import WebhookState
 
-LATER_FIELDS = frozenset({"supersede_key", "callback_url"})
+LATER_FIELDS = frozenset({"supersede_key"})
 
 
 class Source(Body):
@@ -40,6 +40,14 @@ class TaskSubmission(Body):
     max_attempts: Annotated[int | None, Field(ge=1, le=100, description="may only lower the type's")] = None
     timeout_seconds: Annotated[
         float | None, Field(gt=0, le=604_800, allow_inf_nan=False, description="may only lower the type's")
+    ] = None
+    callback_url: Annotated[
+        str | None,
+        StringConstraints(min_length=1, max_length=2000),
+        Field(
+            description="told by a signed POST when the task has ended: http or https, no user in it, public addresses",
+            examples=["https://hooks.example.com/despacho"],
+        ),
     ] = None
     metadata: Annotated[dict[str, JsonValue] | None, Field(description="kept and given back as it is")] = None
 
@@ -74,12 +82,18 @@ class TaskError(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What the task's model calls took. Money is in USD."""
+    """What the task's model calls took, failed ones included. Money is in USD.
+
+    `unpriced_calls` have no known price and are not in `cost_usd`; of `estimated_calls` the provider told no usage (or
+    has not yet): theirs is an estimate.
+    """
 
     input_tokens: int
     output_tokens: int
-    cost_usd: Decimal
+    cost_usd: Money
     prompt_versions: list[str]
+    unpriced_calls: int = 0
+    estimated_calls: int = 0
 
 
 class TaskLinks(msgspec.Struct, frozen=True):
@@ -91,6 +105,17 @@ class TaskLinks(msgspec.Struct, frozen=True):
     effects: str | None
     trace: str | None
     logs: str | None
+
+
+class TaskCallback(msgspec.Struct, frozen=True):
+    """Who is told of the task's end, and whether it was told of the last one: null while the task has not ended.
+
+    The whole URL may hold a secret: it is there for keys with the scope payloads:read only, and not in lists.
+    """
+
+    host: str
+    state: WebhookState | msgspec.UnsetType | None = msgspec.UNSET
+    url: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,6 +152,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
     metadata: Json
     links: TaskLinks
+    callback: TaskCallback | msgspec.UnsetType = msgspec.UNSET
+    """There where the submission named a `callback_url`; its events are at GET /v1/webhooks?task_id=…"""
     input: Json | msgspec.UnsetType = msgspec.UNSET
     withheld: list[Literal["result"]] | msgspec.UnsetType = msgspec.UNSET
     """What there is and this key may not see (scope payloads:read)."""
@@ -168,4 +195,4 @@ class BatchAnswer(msgspec.Struct, frozen=True):
     items: list[Any]
 
 
-NO_USAGE = Usage(0, 0, Decimal(0), [])
+NO_USAGE = Usage(0, 0, "0", [])
