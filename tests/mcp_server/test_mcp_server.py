@@ -30,9 +30,11 @@ async def world(database_url: str) -> AsyncIterator[World]:
 @asynccontextmanager
 async def a_client(url: str, headers: dict[str, str], mode: str = "auto") -> AsyncIterator[Client]:
     """Have the SDK's client of `/mcp`."""
-    async with httpx2.AsyncClient(headers=headers, trust_env=False, timeout=30) as http:
-        async with Client(streamable_http_client(f"{url}/mcp", http_client=http), mode=mode) as client:
-            yield client
+    async with (
+        httpx2.AsyncClient(headers=headers, trust_env=False, timeout=30) as http,
+        Client(streamable_http_client(f"{url}/mcp", http_client=http), mode=mode) as client,
+    ):
+        yield client
 
 
 def content(result: Any) -> Any:
@@ -81,7 +83,11 @@ async def test_the_trace_of_meta_goes_to_the_task(world: World) -> None:
     async with world.runtime.database.transaction() as transaction:
         from sqlalchemy import text
 
-        found = (await transaction.execute(text("SELECT traceparent FROM tasks WHERE task_id = :id"), {"id": task["task_id"]})).scalar_one()
+        found = (
+            await transaction.execute(
+                text("SELECT traceparent FROM tasks WHERE task_id = :id"), {"id": task["task_id"]}
+            )
+        ).scalar_one()
     assert found.split("-")[1] == TRACE.split("-")[1]
 
 
@@ -91,14 +97,13 @@ async def test_what_the_key_may_not_is_a_tool_error_and_what_is_anothers_does_no
     submitter = await world.key("acme", "submitter")
     stranger = await world.key("other", "submitter")
     task = await world.submitted(submitter)
-    async with served(world) as url:
-        async with a_client(url, stranger) as client:
-            foreign = failed(await client.call_tool("get_task", {"task_id": task["task_id"]}))
-            forbidden = failed(
-                await client.call_tool("reprocess_dead_letter", {"task_id": task["task_id"], "reason": "again"})
-            )
-            unknown = failed(await client.call_tool("submit_task", {"type": "no_such_type"}))
-            wrong = await client.call_tool("wait_for_task", {"task_id": "canary-1", "timeout_seconds": "canary-2"})
+    async with served(world) as url, a_client(url, stranger) as client:
+        foreign = failed(await client.call_tool("get_task", {"task_id": task["task_id"]}))
+        forbidden = failed(
+            await client.call_tool("reprocess_dead_letter", {"task_id": task["task_id"], "reason": "again"})
+        )
+        unknown = failed(await client.call_tool("submit_task", {"type": "no_such_type"}))
+        wrong = await client.call_tool("wait_for_task", {"task_id": "canary-1", "timeout_seconds": "canary-2"})
 
     assert (foreign, forbidden, failed(wrong)) == ("not_found", "forbidden", "invalid_arguments")
     assert unknown != "internal"
@@ -112,7 +117,9 @@ async def test_dead_letters_are_listed_and_done_again(world: World) -> None:
     await dead(world.runtime, [task["task_id"]])
     async with served(world) as url, a_client(url, operator) as client:
         letters = content(await client.call_tool("list_dead_letters", {"error_type": "timeout"}))
-        again = content(await client.call_tool("reprocess_dead_letter", {"task_id": task["task_id"], "reason": "fixed"}))
+        again = content(
+            await client.call_tool("reprocess_dead_letter", {"task_id": task["task_id"], "reason": "fixed"})
+        )
         twice = failed(await client.call_tool("reprocess_dead_letter", {"task_id": task["task_id"], "reason": "fixed"}))
 
     assert [one["task_id"] for one in letters["items"]] == [task["task_id"]]

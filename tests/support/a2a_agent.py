@@ -24,6 +24,8 @@ from starlette.responses import JSONResponse, Response
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
 
+_ROOT = Path(__file__).resolve().parents[2]
+
 
 @dataclass
 class Agent:
@@ -133,7 +135,7 @@ async def an_agent() -> AsyncIterator[Trial]:
     port = free_port()
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.support.a2a_agent", str(port), stdin=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL, cwd=Path(__file__).resolve().parents[2],
+        stderr=asyncio.subprocess.DEVNULL, cwd=_ROOT,
     )  # fmt: skip
     trial = Trial(f"http://127.0.0.1:{port}")
 
@@ -153,4 +155,6 @@ async def an_agent() -> AsyncIterator[Trial]:
 
 
 if __name__ == "__main__":
-    uvicorn.run(application(int(sys.argv[1])), host="127.0.0.1", port=int(sys.argv[1]), log_level="error", lifespan="off")
+    uvicorn.run(
+        application(int(sys.argv[1])), host="127.0.0.1", port=int(sys.argv[1]), log_level="error", lifespan="off"
+    )

@@ -83,10 +83,24 @@ def text(kind: str, size: int = 10) -> str:
 
 
 @server.tool()
+def record(what: str, ctx: Context) -> dict[str, str]:
+    """Do something outside, and remember under which key."""
+    key = (ctx.request_context.meta or {}).get("despacho/idempotencyKey", "none")
+    with Path(os.environ["RECORD"]).open("a") as file:
+        file.write(f"{what} {key}\n")
+    return {"id": f"{what}-1"}
+
+
+@server.tool()
 def grow(name: str) -> str:
     """Have one more tool from now on."""
     server.add_tool(lambda: name, name=name, description="a later one")
     return name
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 def raw_stdio() -> None:
@@ -112,17 +126,17 @@ def raw_stdio() -> None:
                 result = {"content": [{"type": "text", "text": text}]}
                 if name == "deep":
                     body = '{"jsonrpc":"2.0","id":%s,"result":{"content":[],"structuredContent":{"a":%s}}}'
-                    print(body % (asked["id"], "[" * 5000 + "]" * 5000), flush=True)
+                    _say(body % (asked["id"], "[" * 5000 + "]" * 5000))
                     continue
                 if name == "nonsense":
-                    print('{"jsonrpc":"2.0","id":%s,"result":' % asked["id"], flush=True)
+                    _say(f'{{"jsonrpc":"2.0","id":{asked["id"]},"result":')
                     continue
             case _:
                 error = {"code": -32601, "message": "unknown"}
-                print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}), flush=True)
+                _say(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}))
                 continue
-        print("a line that is no message", flush=True)
-        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+        _say("a line that is no message")
+        _say(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}))
 
 
 if __name__ == "__main__":
