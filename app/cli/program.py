@@ -9,7 +9,7 @@ import traceback
 
 import typer
 
-from app.cli import operation, policy_simulate, service_commands
+from app.cli import mcp, operation, policy_simulate, service_commands
 from app.cli.approvals import approvals
 from app.cli.bulk import bulk
 from app.cli.command import noun
@@ -37,6 +37,7 @@ operation.add_to(program)
 policy = noun("policy", "The policy: trying one before it rules.")
 policy_simulate.add_to(policy)
 program.add_typer(policy)
+mcp.add_to(program)
 
 
 def main() -> None:
