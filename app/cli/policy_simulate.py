@@ -12,6 +12,7 @@ import typer
 from app import scenarios
 from app.cli.ending import CommandFailed, WrongUsage
 from app.cli.output import Format, remark
+from app.cli.policy_history import history
 from app.cli.policy_plot import bars, svg
 from app.cli.policy_report import Run, as_json, show, show_compared
 from app.domain.policy import Policy
@@ -27,6 +28,7 @@ from app.settings import Settings
 _SHIPPED = ", ".join(scenarios.names())
 
 MOST_TASKS = 5_000_000
+MOST_REPLAYED = 1_000_000
 
 PolicyFile = Annotated[
     Path | None,
@@ -49,6 +51,20 @@ Hours = Annotated[
 Seed = Annotated[
     int | None, typer.Option("--seed", min=0, max=2**31, help="What draws begin with. [default: as the load says]")
 ]
+History = Annotated[
+    str | None,
+    typer.Option(
+        "--from-history",
+        metavar="WHEN",
+        help="Replay what came from this day (or instant, UTC) on, 24 h unless --hours says otherwise. Reads the "
+        "database of DESPACHO_DATABASE_URL, and writes nothing.",
+    ),
+]
+Seats = Annotated[
+    int | None,
+    typer.Option("--seats", min=1, max=100_000, help="With --from-history. [default: those of the live workers]"),
+]
+Anonymous = Annotated[bool, typer.Option("--anonymous", help="With --from-history: number tenants and groups.")]
 Compare = Annotated[
     tuple[Path, Path] | None,
     typer.Option("--compare", metavar="POLICY_A POLICY_B", help="Two policies side by side; what differs is marked."),
@@ -69,6 +85,9 @@ def simulate_command(
     policy: PolicyFile = None,
     scenario: Scenario = None,
     load: LoadFile = None,
+    from_history: History = None,
+    seats: Seats = None,
+    anonymous: Anonymous = False,
     hours: Hours = None,
     compare: Compare = None,
     seed: Seed = None,
@@ -82,13 +101,19 @@ def simulate_command(
     """
     if output is Format.IDS:
         raise WrongUsage("a simulation has no ids; take table or json")
-    if scenario and load is not None:
-        raise WrongUsage("name either --scenario or --load, not both")
+    if (bool(scenario) + (load is not None) + (from_history is not None)) > 1:
+        raise WrongUsage("name either --scenario, --load or --from-history, not both")
+    if from_history is None and (seats is not None or anonymous):
+        raise WrongUsage("--seats and --anonymous go with --from-history")
     if policy is not None and compare is not None:
         raise WrongUsage("name either --policy or --compare, not both")
     if plot is not None and plot.suffix.lower() != ".svg":
         raise WrongUsage(f"--plot: {plot.name}: plots are drawn as SVG; name a file that ends in .svg")
-    loads = {load.name: (_load(load), load.parent)} if load is not None else _scenarios(scenario)
+    if from_history is not None:
+        replayed = history(from_history, hours, seats, anonymous, MOST_REPLAYED)
+        loads: Mapping[str, tuple[Load, Path]] = {"history": (replayed, Path())}
+    else:
+        loads = {load.name: (_load(load), load.parent)} if load is not None else _scenarios(scenario)
     if plot is not None and len(loads) > 1:
         raise WrongUsage("--plot draws one load; name one --scenario or a --load")
     _refuse_too_many(loads, hours)

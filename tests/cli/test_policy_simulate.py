@@ -31,7 +31,8 @@ at_most = "{bound}"
 def nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Run where no `.env` is, and without a policy of the environment."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("DESPACHO_POLICY_FILE", raising=False)
+    for name in ("DESPACHO_POLICY_FILE", "DESPACHO_DATABASE_URL"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
@@ -116,6 +117,10 @@ def test_a_plot_is_an_svg_file(load: Path, tmp_path: Path) -> None:
         ("--load small.toml --policy small.toml", "small.toml: line"),
         ("--load small.toml --compare small.toml", "--compare"),
         ("--load big.toml", "take fewer hours or a lower rate"),
+        ("--from-history yesterday", "such as 2026-01-31"),
+        ("--from-history 2026-01-31 --load small.toml", "not both"),
+        ("--from-history 2026-01-31", "set DESPACHO_DATABASE_URL"),
+        ("--seats 3", "go with --from-history"),
         ("--load bad.toml", "bad.toml: line 1: not valid TOML"),
     ],
 )
