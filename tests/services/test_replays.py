@@ -13,7 +13,7 @@ from app.domain.simulation.engine import simulate
 from app.runtime import Runtime
 from app.services.replays import TooMuch, load_of
 from tests.support.runtimes import a_runtime
-from tests.support.work import claimed, finished, released, submitted
+from tests.support.work import finished, submitted
 
 
 @pytest_asyncio.fixture
@@ -29,8 +29,6 @@ def yesterday() -> datetime:
 
 async def test_what_came_is_replayed_with_its_run_times(runtime: Runtime) -> None:
     done = await submitted(runtime, 2)
-    await released(runtime, done)
-    await claimed(runtime, done)
     await finished(runtime, done)
     await submitted(runtime, 3, tenant_id="other")
 
