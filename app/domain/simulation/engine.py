@@ -70,16 +70,13 @@ class Simulation(World):
         return self._result()
 
     def _pass_to(self, when: float) -> None:
-        for series in self.series.values():
-            state = State.WAITING if series is self.series[State.WAITING] else State.RUNNING
-            for name, values in series.items():
+        for state, by_class in self.series.items():
+            for name, values in by_class.items():
                 while len(values) < STEPS and len(values) * self.step < when:
                     values.append(self.states[name][state])
         if when > self.now:
             self.record.passed(when - self.now, self.floor.seats, seat_book(self.policy, self.floor.pools))
             self.now = when
-
-    # --- the life of a task ----------------------------------------------------------------------------------------
 
     # --- release -----------------------------------------------------------------------------------------------------
 

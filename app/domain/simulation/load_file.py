@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from app.domain.durations import parse_duration
 from app.domain.policy_file import line_numbers
 from app.domain.policy_section import Problem, Problems, Section
 from app.domain.simulation.figures import CLASS_FIGURES, TENANT_FIGURES, TOTAL_FIGURES
@@ -30,6 +29,7 @@ from app.domain.simulation.load import (
     Tenant,
     Work,
 )
+from app.domain.simulation.load_values import bound, flag, label, moment, whole
 from app.domain.task_types import CostClass, TaskTypeSpec
 
 TABLES = ("tenant", "type", "pool", "arrivals", "change", "reviewers", "expect")
@@ -154,7 +154,7 @@ class _Reader:
             top.problem(name, f"{name!r} must be written as [[{name}]] tables")
             return []
         return [
-            Section(name, at, values, self.lines, self.problems, f"{name} {_label(values, at)}")
+            Section(name, at, values, self.lines, self.problems, f"{name} {label(values, at)}")
             for at, values in enumerate(found)
         ]
 
@@ -184,7 +184,7 @@ class _Reader:
         name = section.matching("name", _NAME, _NAMED)
         weight = section.number("weight", 0.001, 1_000_000, 1.0)
         service = section.text("service_class", required=False) or "standard"
-        may_claim = _flag(section, "may_claim")
+        may_claim = flag(section, "may_claim")
         section.finish()
         return Tenant(name, weight or 1.0, service, may_claim) if name is not None else None
 
@@ -195,7 +195,7 @@ class _Reader:
         cost = section.choice("cost_class", CostClass, required=False) or CostClass.MEDIUM
         attempts = section.integer("max_attempts", at_most=100, required=False) or 5
         base, cap = section.duration("backoff_base", default=5.0), section.duration("backoff_cap", default=900.0)
-        preemptible = _flag(section, "preemptible")
+        preemptible = flag(section, "preemptible")
         depends_on = tuple(sorted(section.names("depends_on")))
         process = section.table("process")
         spread = section.choice("spread", Spread, required=False) or Spread.FIXED
@@ -231,7 +231,7 @@ class _Reader:
             known = ", ".join(sorted(work)) or "none"
             section.problem("type", f"unknown type {task_type[:64]!r}; it must be one of {known}")
         names = self._tenants_of(section, tenants)
-        at, until = _moment(section, "at"), _moment(section, "until")
+        at, until = moment(section, "at"), moment(section, "until")
         count = section.integer("count", at_most=MOST_AT_ONCE, required=False) or 1
         every = section.duration("every", required=False)
         per_minute = section.number("per_minute", 0.000_1, 1_000_000, 0.0) if "per_minute" in section.values else None
@@ -273,11 +273,11 @@ class _Reader:
         return names
 
     def _change(self, section: Section, pools: Sequence[SeatPool]) -> Change | None:
-        at = _moment(section, "at", required=True)
+        at = moment(section, "at", required=True)
         what = section.choice("what", Happening)
         name = section.text("name", required=what is not Happening.REVIEWERS) or ""
         needs_count = what in (Happening.SEATS, Happening.DIE, Happening.REVIEWERS)
-        count = _whole(section, "count", required=needs_count)
+        count = whole(section, "count", required=needs_count)
         health = section.choice("health", Health, required=what is Happening.DEPENDENCY) or Health.UP
         slower = section.number("slower", 1, 10_000, 1.0) or 1.0
         section.finish()
@@ -291,7 +291,7 @@ class _Reader:
         return Change(at or 0.0, what, name, count or 0, health, slower) if what is not None else None
 
     def _reviewers(self, section: Section) -> Reviewers:
-        count = _whole(section, "count", required=True)
+        count = whole(section, "count", required=True)
         takes = section.duration("takes", default=60.0)
         spread = section.choice("spread", Spread, required=False) or Spread.FIXED
         denies = section.share("denies", default=0.0)
@@ -301,7 +301,7 @@ class _Reader:
     def _expect(self, section: Section) -> Expectation | None:
         name, tenant = section.text("class", required=False), section.text("tenant", required=False)
         figure = section.text("figure")
-        at_least, at_most = _bound(section, "at_least"), _bound(section, "at_most")
+        at_least, at_most = bound(section, "at_least"), bound(section, "at_most")
         section.finish()
         if name is not None and tenant is not None:
             section.problem("tenant", "an expectation is of a class or of a tenant; keep one")
@@ -311,40 +311,3 @@ class _Reader:
         if at_least is None and at_most is None:
             section.problem("figure", "it bounds nothing; give 'at_least', 'at_most' or both")
         return Expectation(figure, name, tenant, at_least, at_most) if figure is not None else None
-
-
-def _label(values: Mapping[str, Any], at: int) -> str:
-    label = values.get("name") or values.get("type") or values.get("figure")
-    return repr(str(label)[:64]) if label else f"number {at + 1}"
-
-
-def _flag(section: Section, key: str) -> bool:
-    return bool(section.flag(key)) if key in section.values else section.asked(key)
-
-
-def _moment(section: Section, key: str, required: bool = False) -> float | None:
-    """Read a time since the start, "0s" included."""
-    return (
-        0.0 if section.values.get(key) == "0s" and not section.asked(key) else section.duration(key, required=required)
-    )
-
-
-def _whole(section: Section, key: str, required: bool) -> int | None:
-    """Read a whole number from 0."""
-    return 0 if section.values.get(key) == 0 and not section.asked(key) else section.integer(key, 100_000, required)
-
-
-def _bound(section: Section, key: str) -> float | None:
-    """Read a bound: a number, or a duration for a figure of seconds."""
-    section.asked(key)
-    value = section.values.get(key)
-    if isinstance(value, str):
-        try:
-            return parse_duration(value)
-        except ValueError as error:
-            section.problem(key, f"{key!r}: {error}")
-            return None
-    if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value == value):
-        return value
-    section.problem(key, f'{key!r} must be a number, or a duration such as "5s"')
-    return None
