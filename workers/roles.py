@@ -98,6 +98,7 @@ async def _stand_for_the_lead(runtime: Runtime, stop: asyncio.Event, database_ur
             runtime.metrics.dead_letters_open({})
             runtime.metrics.approvals_waiting({})
             runtime.metrics.effects_standing({}, 0)
+            runtime.metrics.overrides_lasting({})
             runtime.metrics.dependency_states({}, since_seconds=0.0)
             runtime.metrics.budgets({})
 

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from app.domain.conditions import EFFECT, SUBMISSION, Condition, ConditionError, Vocabulary, compile_condition
 from app.domain.effects import EFFECT_TYPE
+from app.domain.overrides import CLASS_GONE_REASON, OVERRIDE_REASON
 from app.domain.policy import (
+    DEFAULT_OVERRIDE_MAXIMUM_SECONDS,
     DEFAULT_REASON,
     Aging,
     EffectRule,
@@ -23,7 +25,13 @@ from app.domain.policy_section import Problem, Problems, Section
 
 MAXIMUM_CLASSES = 10
 DEFAULT_REPUBLISH_SECONDS = 30.0
+_KEPT = {
+    DEFAULT_REASON: "tasks that no rule matches",
+    OVERRIDE_REASON: "classes that people give",
+    CLASS_GONE_REASON: "tasks whose class left the policy",
+}
 _CLASS_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,63}")
 _REASON_CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 _HEADER = re.compile(r"\s*\[\[?\s*([A-Za-z0-9_.-]+)\s*\]\]?")
 _KEY = re.compile(r"\s*\"?([A-Za-z0-9_-]+)\"?\s*=")
@@ -82,7 +90,9 @@ class _Reader:
 
     def policy(self) -> Policy | None:
         top = Section("", 0, self.document, self.lines, self.problems, "the policy")
-        version, owner, default = top.text("version"), top.text("owner"), top.text("default_class")
+        version = top.matching("version", _VERSION, "a text of at most 64 letters, digits, _.:+-, such as '2026-11-30.1'")
+        owner, default = top.text("owner"), top.text("default_class")
+        override_maximum = top.duration("override_maximum", default=DEFAULT_OVERRIDE_MAXIMUM_SECONDS)
         sections = {
             name: list(self._tables(top, name)) for name in ("class", "rule", "limit", "effect", "dependency", "budget")
         }
@@ -108,6 +118,7 @@ class _Reader:
             tuple(effects),
             tuple(dependencies),
             tuple(budgets),
+            override_maximum or DEFAULT_OVERRIDE_MAXIMUM_SECONDS,
         )
 
     def _tables(self, top: Section, name: str) -> Iterator[Section]:
@@ -201,8 +212,8 @@ class _Reader:
         rules = []
         for section in sections:
             code = section.matching("reason_code", _REASON_CODE, "capitals, digits and _, such as 'DUE_SOON'")
-            if code == DEFAULT_REASON:
-                section.problem("reason_code", f"{DEFAULT_REASON} is kept for tasks that no rule matches; use another")
+            if code in _KEPT:
+                section.problem("reason_code", f"{code} is kept for {_KEPT[code]}; use another")
             elif code in codes:
                 section.problem("reason_code", f"{code} is already used in line {codes[code]}; each rule has its own")
             elif code is not None:
