@@ -49,6 +49,7 @@ async def serve_worker(
         classes=chosen,
         slots=slots or runtime.settings.worker.slots,
         name=pool or runtime.settings.worker.pool,
+        follows_policy=not (classes or runtime.settings.worker.classes),
         database_url=database_url,
     )
     # A plain handler that burns the processor gives the loop its turn after a millisecond, not after five.

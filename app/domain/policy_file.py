@@ -90,7 +90,8 @@ class _Reader:
 
     def policy(self) -> Policy | None:
         top = Section("", 0, self.document, self.lines, self.problems, "the policy")
-        version = top.matching("version", _VERSION, "a text of at most 64 letters, digits, _.:+-, such as '2026-11-30.1'")
+        wanted = "a text of at most 64 letters, digits, _.:+-, such as '2026-11-30.1'"
+        version = top.matching("version", _VERSION, wanted)
         owner, default = top.text("owner"), top.text("default_class")
         override_maximum = top.duration("override_maximum", default=DEFAULT_OVERRIDE_MAXIMUM_SECONDS)
         sections = {

@@ -6,7 +6,7 @@ when it comes back to the waiting.
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -115,7 +115,7 @@ async def _move(
     kind: str,
     reason: str | None,
     actor: str | None,
-    more: dict[str, object],
+    more: Mapping[str, object],
 ) -> None:
     """Move a task whose place (or, dead-lettered, whose row) is held, and tell its history where it came from."""
     if held is not None:
