@@ -448,3 +448,19 @@ async def test_a_started_broker_says_that_it_works(world: World) -> None:
 
     assert broker.problem is None
     await consumer.close()
+
+
+async def test_a_consumer_takes_up_further_queues_and_none_once_it_is_paused(world: World) -> None:
+    await world.broker.declare([COMMON, URGENT])
+    consumer = world.broker.consumer([COMMON], prefetch=10)
+    await world.broker.publish([(URGENT, a_message("first"))])
+
+    consumer.extend([COMMON, URGENT])
+    got = await receive(consumer, 1)
+    consumer.ack(got)
+    await consumer.pause()
+    consumer.extend(["later"])
+
+    assert ids(got) == ["first"]
+    assert (await world.broker.depths([URGENT]))[URGENT].consumers in (0, 1)
+    await consumer.close()
