@@ -9,7 +9,7 @@ import traceback
 
 import typer
 
-from app.cli import operation, overrides, service_commands
+from app.cli import mcp, operation, overrides, service_commands
 from app.cli.approvals import approvals
 from app.cli.bulk import bulk
 from app.cli.dead_letters import dlq
@@ -35,6 +35,7 @@ for group in (tasks, approvals, dlq, effects, bulk, webhooks, policy, keys, tena
     program.add_typer(group)
 operation.add_to(program)
 overrides.add_to(program)
+mcp.add_to(program)
 
 
 def main() -> None:
