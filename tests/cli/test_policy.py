@@ -41,7 +41,7 @@ def test_a_mistake_is_named_with_its_line_and_nothing_is_sent(tmp_path: Path) ->
     client = Answering()
 
     for doing in (lambda: commands.check(str(file)), lambda: commands.apply(client, str(file))):  # type: ignore[arg-type]
-        with pytest.raises(CommandFailed, match="line 21: class 'critical': 'nominal' is '2'; it must be a number"):
+        with pytest.raises(CommandFailed, match="line 22: class 'critical': 'nominal' is '2'; it must be a number"):
             doing()
 
     assert client.put_with == []

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from app.api.auth import needs
 from app.api.front import front_of
 from app.api.json_body import Reader
-from app.api.operation import body_of, encoded, operation
+from app.api.operation import body_of, encoded, operation, ref
 from app.api.path_ids import check_id
 from app.api.query import PageQuery, PlainText, next_token
 from app.api.schemas.priority import (
@@ -47,16 +47,16 @@ class PolicyQuery(PageQuery):
     version: PlainText | None = None
 
 
-@router.get(
-    "/v1/priority/policy",
-    summary="Read the policy in force, or its versions",
-    **operation(
-        PolicyAnswer,
-        description="The version in force or the one named; with `history`, a page of versions.",
-        problems=("not_found",),
-        models=(PolicyPage,),
-    ),
+_GET = operation(
+    PolicyAnswer,
+    description="The version in force or the one named; with `history`, a page of versions.",
+    problems=("not_found",),
+    models=(PolicyPage,),
 )
+_GET["responses"][200]["content"]["application/json"]["schema"] = {"oneOf": [ref(PolicyAnswer), ref(PolicyPage)]}
+
+
+@router.get("/v1/priority/policy", summary="Read the policy in force, or its versions", **_GET)
 async def read_policy(request: Request, caller: PriorityReader, query: Annotated[PolicyQuery, Query()]) -> Response:
     """Read the policy that rules here; `history` lists its versions instead, newest first."""
     runtime = front_of(request).runtime
