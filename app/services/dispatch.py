@@ -49,6 +49,8 @@ class Dispatcher:
         self.last_plan: Plan | None = None
         self._volatile = volatile
         self._settings = runtime.settings.dispatcher
+        self._declaring: asyncio.Task[None] | None = None
+        self._declared_for = runtime.policy.current.version
         self._reset()
 
     def _reset(self) -> None:
@@ -70,8 +72,6 @@ class Dispatcher:
         self._lane_pace = Pace(1.0)
         self._publishing: set[asyncio.Task[None]] = set()
         self._broker_rest_until = 0.0
-        self._declaring: asyncio.Task[None] | None = None
-        self._declared_for = ""
 
     async def take_over(self, epoch: int) -> None:
         """Begin to lead under `epoch`: forget what was remembered, count anew."""
