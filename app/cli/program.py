@@ -9,15 +9,15 @@ import traceback
 
 import typer
 
-from app.cli import mcp, operation, policy_simulate, service_commands
+from app.cli import mcp, operation, overrides, policy_simulate, service_commands
 from app.cli.approvals import approvals
 from app.cli.bulk import bulk
-from app.cli.command import noun
 from app.cli.dead_letters import dlq
 from app.cli.effects import effects
 from app.cli.ending import FAILED, INTERRUPTED, WRONG_USAGE, CommandFailed
 from app.cli.keys import keys, tenants
 from app.cli.output import printable
+from app.cli.policy import policy
 from app.cli.tasks import tasks
 from app.cli.webhooks import webhooks
 from app.settings import SettingsError
@@ -31,12 +31,11 @@ program = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 service_commands.add_to(program)
-for group in (tasks, approvals, dlq, effects, bulk, webhooks, keys, tenants):
+for group in (tasks, approvals, dlq, effects, bulk, webhooks, policy, keys, tenants):
     program.add_typer(group)
 operation.add_to(program)
-policy = noun("policy", "The policy: trying one before it rules.")
 policy_simulate.add_to(policy)
-program.add_typer(policy)
+overrides.add_to(program)
 mcp.add_to(program)
 
 
