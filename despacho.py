@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         WrongConfiguration,
     )
     from app.domain.approvals import Approval
-    from app.domain.errors import DeadLetter, NotSent, Retry
+    from app.domain.errors import DeadLetter, NotAccepted, NotSent, Retry
     from app.domain.llm import Answer, LlmFailure
     from workers.context import BlockingTaskContext, TaskContext
     from workers.llm.messages import Message, Tool
@@ -65,6 +65,7 @@ __all__ = [
     "Handle",
     "LlmFailure",
     "Message",
+    "NotAccepted",
     "NotSent",
     "Refused",
     "ResultWithheld",
@@ -95,6 +96,7 @@ _HOMES = {
     "DeadLetter": "app.domain.errors",
     "LlmFailure": "app.domain.llm",
     "Message": "workers.llm.messages",
+    "NotAccepted": "app.domain.errors",
     "NotSent": "app.domain.errors",
     "Retry": "app.domain.errors",
     "TaskContext": "workers.context",

@@ -226,6 +226,9 @@ class _One:
         except BaseException as error:
             if was_not_sent(error):
                 await self._end(effect_id, token, EffectState.NOT_SENT)
+            elif isinstance(error, Exception) and self._terms.repeats_by_key:
+                # Nobody knows what came of it, but it is over, and a repetition does no harm: why wait.
+                await self._end(effect_id, token, EffectState.RESERVED)
             raise
         else:
             external_id = external_id_of(returned)
