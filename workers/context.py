@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
+from decimal import Decimal
 from json import loads
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from workers.attempt import Attempt
 from workers.bridge import Bridge
 from workers.callbacks import OwnCallbacks
 from workers.declared_secrets import Held, held
+from workers.dependency_call import BlockingDependencyCall, DependencyCall
 from workers.journal import Book
 from workers.llm.llm import BlockingLlm, TaskLlm
 from workers.outgoing import BlockingOutgoingHttp, OutgoingHttp
@@ -198,6 +200,26 @@ class TaskContext:
             raise RuntimeError("ctx.approval: there is nobody to ask outside of a worker")
         return await asking.ask(self.owner, action, detail, expires_seconds=expires_seconds)
 
+    def dependency(self, name: str, estimated_tokens: float = 0) -> DependencyCall:
+        """Call a dependency within its limits: `async with ctx.dependency("crm") as call:`; see `workers/README.md`.
+
+        Raises Snoozed when it is closed, or no permit comes soon: the task goes on later, and no attempt is spent.
+        """
+        if self._facilities.dependencies is None:
+            raise DeadLetter("no_dependencies", "this context was made without dependencies")
+        return self._facilities.dependencies.call(
+            name,
+            priority_class=self.owner.priority_class,
+            estimated_tokens=estimated_tokens,
+            attempt_timeout_seconds=self.owner.timeout_seconds,
+        )
+
+    async def spent(self, *, cost_usd: Decimal = Decimal(0), tokens: int = 0) -> None:
+        """Count money and tokens paid elsewhere towards the budgets; model calls are counted by themselves."""
+        if self._facilities.budgets is None:
+            raise DeadLetter("no_budgets", "this context was made without budgets")
+        await self._facilities.budgets.spent(self.owner, cost_usd=cost_usd, tokens=tokens)
+
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far the task is (0 to 1); written with the next heartbeat, and only while this attempt owns it."""
         if not 0.0 <= fraction <= 1.0:
@@ -351,6 +373,14 @@ class BlockingTaskContext:
                 call_timeout_seconds=call_timeout_seconds,
             )
         )
+
+    def dependency(self, name: str, estimated_tokens: float = 0) -> BlockingDependencyCall:
+        """Call a dependency within its limits: `with ctx.dependency("crm") as call:`; see TaskContext."""
+        return BlockingDependencyCall(self._context.dependency(name, estimated_tokens), self._bridge)
+
+    def spent(self, *, cost_usd: Decimal = Decimal(0), tokens: int = 0) -> None:
+        """Count money and tokens that were paid elsewhere; see TaskContext."""
+        self._bridge.run(lambda _: self._context.spent(cost_usd=cost_usd, tokens=tokens))
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far the task is; see TaskContext."""
