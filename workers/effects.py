@@ -226,8 +226,9 @@ class _One:
         except BaseException as error:
             if was_not_sent(error):
                 await self._end(effect_id, token, EffectState.NOT_SENT)
-            elif isinstance(error, Exception) and self._terms.repeats_by_key:
-                # Nobody knows what came of it, but it is over, and a repetition does no harm: why wait.
+            elif isinstance(error, Exception) and not self._terms.has_reconcile:
+                # Nobody knows what came of it, but it is over. Whoever can be asked may need time until it shows; a key
+                # that is honoured, and a person, do not.
                 await self._end(effect_id, token, EffectState.RESERVED)
             raise
         else:

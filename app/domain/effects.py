@@ -62,11 +62,6 @@ class Terms:
     honours_key_for_seconds: float = 0.0
     has_reconcile: bool = False
 
-    @property
-    def repeats_by_key(self) -> bool:
-        """Whether a call is repeated on the outside system's promise alone, that a repeated key does no harm."""
-        return self.honours_key_for_seconds > 0 and not self.has_reconcile
-
 
 @dataclass(frozen=True, slots=True)
 class Call:

@@ -73,7 +73,8 @@ def was_not_sent(error: BaseException) -> bool:
     """Say whether the failure proves that nothing reached the outside system.
 
     True for `NotSent` (with `NotAccepted`: what was refused is as good as not sent), and for a connection that was
-    refused or a name that was not found, also as the cause of the error or wrapped by what is known to wrap; never when anything in its history may have sent something.
+    refused or a name that was not found, also as the cause of the error or wrapped by what is known to wrap; never when
+    anything in its history may have sent something.
     """
     if isinstance(error, NotSent):
         return True
