@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from pydantic_settings import SettingsError as UnreadableSetting
 
+from app.agent_task_settings import AgentSettings
 from app.domain.addresses import parse_allowed
 from app.domain.secret_names import SECRET_NAME
 from app.llm_settings import LlmSettings
@@ -316,6 +317,7 @@ class Settings(BaseSettings):
     approvals: ApprovalSettings = ApprovalSettings()
     retention: RetentionSettings = RetentionSettings()
     llm: LlmSettings = LlmSettings()
+    agent: AgentSettings = AgentSettings()
     dependencies: DependencySettings = DependencySettings()
     budgets: BudgetSettings = BudgetSettings()
 

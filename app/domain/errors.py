@@ -60,6 +60,10 @@ class NotAccepted(NotSent):
     """
 
 
+class ToolError(NotAccepted):
+    """Said by a tool of an agent: it did nothing; `message` is told to the model, which may try something else."""
+
+
 class KnownFailure(Exception):
     """A failure that knows its own meaning: its name to group by, and whether trying again can help."""
 

@@ -15,6 +15,7 @@ from app.domain.errors import Yielded
 from despacho import DeadLetter, NotAccepted, NotSent, TaskContext
 from workers.callbacks import Address
 from workers.handlers.http_answer import EndpointAnswered, result_of
+from workers.handlers.kept import kept
 
 if TYPE_CHECKING:
     from workers.handlers.http_request import HttpRequest
@@ -26,17 +27,13 @@ _BESIDE_SECONDS = 5.0
 _SAYS_NOTHING = frozenset({500, *range(502, 600)}) - {503, 505, 511}
 
 
-class _NotKept(Exception):
-    """No earlier run has kept the answer."""
-
-
 async def delivered(ctx: TaskContext, request: "HttpRequest", name: str) -> dict[str, Any]:
     """Deliver once under this name: {"status", "result"}. Raises what refuses, retries or gives up.
 
     `status` is None where a person said that the delivery has happened: its answer is not known.
     """
-    kept = await _kept(ctx, name)
-    repeats = kept is not None or request.delivery == "at_least_once"
+    known = await kept(ctx, name)
+    repeats = known is not None or request.delivery == "at_least_once"
 
     async def deliver() -> str:
         await ctx.step(name, exchange)
@@ -58,24 +55,12 @@ async def delivered(ctx: TaskContext, request: "HttpRequest", name: str) -> dict
         honours_key_for_seconds=MAXIMUM_HONOURS_SECONDS if repeats else 0,
         call_timeout_seconds=request.timeout_seconds + _BESIDE_SECONDS,
     )
-    answer = kept or await _kept(ctx, name)
+    answer: dict[str, Any] | None = known or await kept(ctx, name)
     if answer is None:
         return {"status": 202 if request.completion == "callback" else None, "result": None}
     if failure := answer.get("failure"):
         raise DeadLetter(*failure)
     return answer
-
-
-async def _kept(ctx: TaskContext, name: str) -> dict[str, Any] | None:
-    """Give the answer that an earlier call of this delivery left; None where there is none."""
-
-    async def nothing() -> None:
-        raise _NotKept
-
-    try:
-        return dict(await ctx.step(name, nothing))
-    except _NotKept:
-        return None
 
 
 async def _exchanged(
