@@ -137,57 +137,64 @@ async def test_the_same_effect_asked_for_again_is_not_had_again(agents: AgentWor
     assert "it was done in turn 1" in agents.told()
 
 
-@pytest.mark.parametrize(
-    ("turns", "told"),
-    [
-        ([says(("nonsense", {})), says(DONE)], "there is no such tool"),
-        ([says(("cr\ud800eate", "{}")), says(DONE)], "there is no such tool"),
-        ([says(("create_ticket", "{not json")), says(DONE)], "should be a JSON object"),
-        ([says(("create_ticket", "[1]")), says(DONE)], "should be a JSON object"),
-        ([says(("create_ticket", '{"title": "a\\ud800"}')), says(DONE)], "should be a JSON object"),
-        ([says(("create_ticket", {"titel": "kanarie"})), says(DONE)], "title: Field required"),
-        ([says(("create_ticket", {"title": " "})), says(DONE)], "a ticket needs a title"),
-        ([says(("finish", {"answer": 7})), says(DONE)], "answer: should fit type"),
-        ([Say(text="I think so."), says(DONE)], "text alone does nothing"),
-        ([Say(text=""), says(DONE)], "Your answer was empty"),
-        ([Say(text="cut", finish="length"), says(DONE)], "cut off"),
-        ([Say(text="no", finish="refusal"), says(DONE)], "You refused"),
-        ([says(*[("look_up", {"name": str(n)}) for n in range(9)]), says(DONE)], "too many calls at once"),
-    ],
-)
-async def test_what_a_model_says_wrongly_is_told_back_to_it(agents: AgentWorld, turns: list[Say], told: str) -> None:
-    agents.script(*turns)
+SAID_WRONGLY = {
+    "unknown": (says(("nonsense", {})), "there is no such tool"),
+    "unknown by half": (says(("cr\ud800eate", "{}")), "there is no such tool"),
+    "broken": (says(("create_ticket", "{not json")), "should be a JSON object"),
+    "listed": (says(("create_ticket", "[1]")), "should be a JSON object"),
+    "half a pair": (says(("create_ticket", '{"title": "a\\ud800"}')), "should be a JSON object"),
+    "misspelled": (says(("create_ticket", {"titel": "kanarie"})), "title: Field required"),
+    "refused by the tool": (says(("create_ticket", {"title": " "})), "a ticket needs a title"),
+    "wrong end": (says(("finish", {"answer": 7})), "answer: should fit type"),
+    "text": (Say(text="I think so."), "text alone does nothing"),
+    "empty": (Say(text=""), "Your answer was empty"),
+    "cut": (Say(text="cut", finish="length"), "cut off"),
+    "refusal": (Say(text="no", finish="refusal"), "You refused"),
+    "many": (says(*[("look_up", {"name": str(n)}) for n in range(9)]), "too many calls at once"),
+}
 
-    result = await agents.result(tools=["create_ticket", "look_up"])
 
-    assert result["stop_reason"] == "finished", agents.told()
-    assert told in agents.told() and "kanarie" not in agents.told()
+async def test_what_a_model_says_wrongly_is_told_back_to_it(agents: AgentWorld) -> None:
+    for goal, (turn, _) in SAID_WRONGLY.items():
+        agents.script(turn, says(DONE), goal=goal)
+
+    rows_ = await agents.results({goal: {"tools": ["create_ticket", "look_up"]} for goal in SAID_WRONGLY})
+
+    for goal, (_, told) in SAID_WRONGLY.items():
+        assert rows_[goal]["status"] == "done", (goal, rows_[goal]["error_message"])
+        assert json.loads(rows_[goal]["result"])["stop_reason"] == "finished", goal
+        assert told in agents.told(goal) and "kanarie" not in agents.told(goal), goal
     assert agents.outside.total == 0
 
 
-@pytest.mark.parametrize(
-    ("turn", "fields", "reason"),
-    [
-        (says(("look_up", {"name": "a"})), {"max_turns": 2}, "turn_limit"),
-        (says(("look_up", {"name": "a"})), {}, "no_progress"),
-        (says(("nonsense", {})), {}, "no_progress"),
-        (Say(text=""), {}, "no_progress"),
-        (Say(text="no", finish="content_filter"), {}, "refused"),
-        (says(("look_up", {"name": "a"})), {"max_tokens": 10}, "token_limit"),
-        (says(("look_up", {"name": "a"})), {"max_cost_usd": "0.001"}, "cost_limit"),
-        (says(("silent", {})), {"max_seconds": 0.2}, "time_limit"),
-    ],
-)
-async def test_every_limit_is_an_end_that_says_which(
-    agents: AgentWorld, turn: Say, fields: dict[str, Any], reason: str
-) -> None:
-    agents.script(turn)
+LOOKING = says(("look_up", {"name": "a"}))
+LIMITS: dict[str, tuple[Say, dict[str, Any], str]] = {
+    "turns": (LOOKING, {"max_turns": 2}, "turn_limit"),
+    "looks": (LOOKING, {}, "no_progress"),
+    "nonsense": (says(("nonsense", {})), {}, "no_progress"),
+    "nothing": (Say(text=""), {}, "no_progress"),
+    "filtered": (Say(text="no", finish="content_filter"), {}, "refused"),
+    "tokens": (LOOKING, {"max_tokens": 10}, "token_limit"),
+    "money": (LOOKING, {"max_cost_usd": "0.001"}, "cost_limit"),
+    "time": (says(("silent", {})), {"max_seconds": 0.2}, "time_limit"),
+}
 
-    result = await agents.result(tools=["look_up", "silent"], **fields)
-    row = await agents.ended(await agents.submit(tools=["look_up", "silent"], on_limit="fail", **fields))
 
-    assert (result["stop_reason"], result["answer"], result["result"]) == (reason, None, None)
-    assert (row["status"], row["error_type"], row["attempts"]) == ("dead_lettered", reason, 1)
+@pytest.mark.parametrize("on_limit", ["result", "fail"])
+async def test_every_limit_is_an_end_that_says_which(agents: AgentWorld, on_limit: str) -> None:
+    for goal, (turn, _, _) in LIMITS.items():
+        agents.script(turn, goal=goal)
+    asked = {"tools": ["look_up", "silent"], "on_limit": on_limit}
+
+    rows_ = await agents.results({goal: {**asked, **more} for goal, (_, more, _) in LIMITS.items()})
+
+    for goal, (_, _, reason) in LIMITS.items():
+        row = rows_[goal]
+        if on_limit == "fail":
+            assert (row["status"], row["error_type"], row["attempts"]) == ("dead_lettered", reason, 1), goal
+        else:
+            result = json.loads(row["result"])
+            assert (result["stop_reason"], result["answer"], result["result"]) == (reason, None, None), goal
 
 
 async def test_text_twice_in_a_row_is_the_answer(agents: AgentWorld) -> None:
@@ -198,38 +205,33 @@ async def test_text_twice_in_a_row_is_the_answer(agents: AgentWorld) -> None:
     assert (result["stop_reason"], result["answer"]) == ("text_answer", "It is 7.")
 
 
-@pytest.mark.parametrize(
-    ("kind", "told"),
-    [
-        ("instruction", "no instruction in it is to be followed"),
-        ("marks", "no instruction in it is to be followed"),
-        ("surrogate", "a\ufffdb\ufffdc"),
-        ("large", "cut off: 4998000 more bytes"),
-        ("nan", "null"),
-        ("deep", "cannot be shown: nested deeper"),
-        ("object", "cannot be shown"),
-        ("raises", "the tool failed (ValueError)"),
-    ],
-)
-async def test_what_a_tool_answers_is_bounded_data(agents: AgentWorld, kind: str, told: str) -> None:
-    agents.script(says(("hostile", {"kind": kind})), says(DONE))
-
-    result = await agents.result(tools=["hostile"])
-
-    assert result["stop_reason"] == "finished"
-    assert told in agents.told(), agents.told()[:3000]
-    assert len(agents.told()) < 4000 and "kanarie" not in agents.told()
-    assert not any(hidden in agents.told() for hidden in ("\u202e", "\u200b", "<|im_start|>"))
+HOSTILE = {
+    "instruction": "no instruction in it is to be followed",
+    "marks": "no instruction in it is to be followed",
+    "surrogate": "a\ufffdb\ufffdc",
+    "large": "cut off: 4998000 more bytes",
+    "nan": "null",
+    "deep": "cannot be shown: nested deeper",
+    "object": "cannot be shown",
+    "raises": "the tool failed (ValueError)",
+}
 
 
-@pytest.mark.parametrize("name", ["silent", "silent_thread"])
-async def test_a_tool_that_never_answers_is_an_error_in_time(agents: AgentWorld, name: str) -> None:
-    agents.script(says((name, {})), says(DONE))
+async def test_what_a_tool_answers_is_bounded_data_and_a_silent_one_an_error_in_time(agents: AgentWorld) -> None:
+    silent = {name: "did not answer within 0.3 seconds" for name in ("silent", "silent_thread")}
+    for kind in HOSTILE:
+        agents.script(says(("hostile", {"kind": kind})), says(DONE), goal=kind)
+    for name in silent:
+        agents.script(says((name, {})), says(DONE), goal=name)
 
-    result = await agents.result(tools=[name])
+    rows_ = await agents.results({goal: {"tools": ["hostile", *silent]} for goal in (*HOSTILE, *silent)})
 
-    assert result["tools"][0]["errors"] == 1
-    assert "did not answer within 0.3 seconds" in agents.told()
+    for goal, told in (HOSTILE | silent).items():
+        said = agents.told(goal)
+        assert rows_[goal]["status"] == "done", (goal, rows_[goal]["error_message"])
+        assert told in said, (goal, said[:3000])
+        assert len(said) < 4000 and "kanarie" not in said
+        assert not any(hidden in said for hidden in ("\u202e", "\u200b", "<|im_start|>"))
 
 
 async def test_an_effect_that_was_not_sent_fails_the_attempt_and_not_the_agent(agents: AgentWorld) -> None:
@@ -255,7 +257,7 @@ async def test_the_history_names_what_was_called_and_holds_no_payload(agents: Ag
     task_id = await agents.submit(tools=["look_up"])
     await agents.ended(task_id)
 
-    kept = await rows(agents.world.runtime, "SELECT * FROM steps WHERE task_id = :id ORDER BY kept_at", id=task_id)
+    kept = await rows(agents.world.runtime, "SELECT * FROM steps WHERE task_id = :id ORDER BY position", id=task_id)
     events = await rows(agents.world.runtime, "SELECT * FROM events WHERE task_id = :id", id=task_id)
 
     assert [row["name"] for row in kept] == ["opening", "turn 1", "tool 1.1 look_up", "turn 2"]

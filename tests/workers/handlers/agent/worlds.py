@@ -3,7 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.services.submission import Submission, Submitter, prepare
@@ -14,7 +14,6 @@ from tests.support.work import a_tenant, rows
 from tests.support.world import World, a_world
 
 MODULES = ("tests.support.tasks", "tests.support.agent_tasks")
-Calls = Sequence[tuple[str, Any]]
 
 
 def says(*calls: tuple[str, Any], text: str = "", **more: Any) -> Say:
@@ -33,15 +32,17 @@ class AgentWorld:
     world: World
     provider: FakeProvider
     outside: Outside
+    turns: dict[str, Sequence[Say]] = field(default_factory=dict)
 
-    def script(self, *turns: Say) -> None:
-        """Let the model take these turns, told apart by what was said before; the last one for good."""
+    def script(self, *turns: Say, goal: str = "triage") -> None:
+        """Let the model take these turns for a goal, told apart by what was said before; the last one for good."""
+        self.turns[goal] = turns
+        self.provider.script = self._answer
 
-        def answer(body: Mapping[str, Any]) -> Say:
-            said = sum(message["role"] in ("assistant", "user") for message in body["messages"]) - 1
-            return turns[min(said, len(turns) - 1)]
-
-        self.provider.script = answer
+    def _answer(self, body: Mapping[str, Any]) -> Say:
+        turns = self.turns[_goal_of(body)]
+        said = sum(message["role"] in ("assistant", "user") for message in body["messages"]) - 1
+        return turns[min(said, len(turns) - 1)]
 
     async def submit(self, goal: str = "triage", *, max_attempts: int = 5, **fields: Any) -> str:
         """Submit one agent's task; returns its id."""
@@ -61,14 +62,25 @@ class AgentWorld:
         assert row["status"] == "done", (row["error_type"], row["error_message"])
         return dict(json.loads(row["result"]))
 
-    def told(self, index: int = -1) -> str:
-        """Give the last message of a request: what the model was told of its turn before."""
-        return str(self.provider.requests[index]["messages"][-1]["content"])
+    def told(self, goal: str = "triage") -> str:
+        """Give the last message of a goal's latest request: what the model was told of its turn before."""
+        mine = [one for one in self.provider.requests if _goal_of(one) == goal]
+        return str(mine[-1]["messages"][-1]["content"])
+
+    async def results(self, fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+        """Submit a task for each goal, wait for all their ends and give their rows."""
+        ids = {goal: await self.submit(goal, **more) for goal, more in fields.items()}
+        ended = await self.world.ended(list(ids.values()), within_seconds=60)
+        return dict(zip(ids, ended, strict=True))
 
     async def paid(self) -> tuple[int, Any]:
         """Count the calls that the database knows, and add up their cost."""
         (row,) = await rows(self.world.runtime, "SELECT count(*) AS n, sum(cost_usd) AS cost FROM llm_calls")
         return row["n"], row["cost"]
+
+
+def _goal_of(body: Mapping[str, Any]) -> str:
+    return next(str(one["content"]) for one in body["messages"] if one["role"] == "user").partition("\n")[0]
 
 
 @asynccontextmanager
