@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import signal
 import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import httpx
@@ -17,15 +19,20 @@ def _outside() -> str:
     return os.environ["TEST_OUTSIDE_URL"]
 
 
+def _die_once(died: Path) -> None:
+    if not died.exists():
+        died.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 @tool("create_ticket", effect=True, honours_key_for_seconds=3600)
 async def create_ticket(title: str, queue: str = "general", *, idempotency_key: str) -> dict[str, str]:
     """Open a ticket for people to work on."""
     if not title.strip():
         raise ToolError("a ticket needs a title")
     found = await post(_outside(), f"{queue}: {title}", idempotency_key=idempotency_key)
-    if os.environ.get("TEST_DIES_AFTER") == title and not os.path.exists(os.environ["TEST_DIED"]):
-        open(os.environ["TEST_DIED"], "w").close()
-        os._exit(137)
+    if os.environ.get("TEST_DIES_AFTER") == title:
+        _die_once(Path(os.environ["TEST_DIED"]))
     return {"id": found, "queue": queue}
 
 

@@ -16,6 +16,7 @@ from app.domain.errors import DeadLetter, ToolError
 from app.domain.journal import NotJson, fingerprint, json_text
 from app.domain.tool_output import cleaned, marked
 from despacho import TaskContext
+from workers.handlers.agent.remote import RemoteTool
 from workers.handlers.agent.shelf import Shelf
 from workers.handlers.agent.toolbox import AgentTool, timed
 from workers.handlers.kept import kept
@@ -37,7 +38,11 @@ class Calling:
         self._most = shelf.settings.max_tool_output_bytes
         effects = [effect_type_of(name) for name in tools if shelf.is_effect(name)]
         destructive = [effect_type_of(name) for name in tools if shelf.is_destructive(name)]
-        self._ctx = ctx.narrowed(effects=effects, destructive=destructive)
+        mcp: dict[str, tuple[str, ...]] = {}
+        for tool in tools.values():
+            if isinstance(tool, RemoteTool):
+                mcp[tool.server] = (*mcp.get(tool.server, ()), tool.tool)
+        self.ctx = ctx.narrowed(effects=effects, destructive=destructive, mcp=mcp)
 
     async def call(self, tool: AgentTool, arguments: Mapping[str, Any], turn: int, index: int) -> dict[str, Any]:
         """Call a tool, or give what an earlier run got: {"text", "error", "seconds", "findings"}."""
@@ -50,11 +55,11 @@ class Calling:
                 told = self._told(tool, error.message or "the tool refused", error=True)
             return {**told, "seconds": round(time.monotonic() - began, 3)}
 
-        return dict(await self._ctx.step(f"tool {turn}.{index} {tool.name}", do))
+        return dict(await self.ctx.step(f"tool {turn}.{index} {tool.name}", do))
 
     async def _done(self, tool: AgentTool, arguments: Mapping[str, Any], turn: int, index: int) -> dict[str, Any]:
         if not self._shelf.is_effect(tool.name):
-            return self._told(tool, await timed(tool, self._ctx, arguments))
+            return self._told(tool, await timed(tool, self.ctx, arguments))
         try:
             return await self._acted(tool, arguments, turn, index)
         except DeadLetter as error:
@@ -63,23 +68,24 @@ class Calling:
             raise ToolError(_TOLD[error.error_type]) from None
 
     async def _acted(self, tool: AgentTool, arguments: Mapping[str, Any], turn: int, index: int) -> dict[str, Any]:
+        await tool.prepare(self.ctx, arguments)
         effect_type = effect_type_of(tool.name)
-        key = effect_key(self._ctx.task_id, turn, index, tool.name, arguments)
+        key = effect_key(self.ctx.task_id, turn, index, tool.name, arguments)
         if self._shelf.is_destructive(tool.name):
             detail = {"key": key, "tool": tool.name, "turn": turn, "arguments": arguments}
-            await self._ctx.approval(effect_type, detail)
+            await self.ctx.approval(effect_type, detail)
         answer = f"answer {turn}.{index} {tool.name}"
 
         async def acting(_: str, given: Mapping[str, Any], *, idempotency_key: str) -> str | None:
-            value = await tool.run(self._ctx, given, idempotency_key)
+            value = await tool.run(self.ctx, given, idempotency_key)
 
             async def told() -> dict[str, Any]:
                 return self._told(tool, value)
 
-            await self._ctx.step(answer, told)
+            await self.ctx.step(answer, told)
             return external_id_of(value)
 
-        external_id = await self._ctx.effect(
+        external_id = await self.ctx.effect(
             effect_type,
             key,
             acting,
@@ -89,7 +95,7 @@ class Calling:
             **tool.effect_terms,
         )
         # Where somebody else said that it happened (the outside system, a person), its id is all that is known.
-        return await kept(self._ctx, answer) or self._told(tool, {"done": True, "id": external_id})
+        return await kept(self.ctx, answer) or self._told(tool, {"done": True, "id": external_id})
 
     def _told(self, tool: AgentTool, value: Any, *, error: bool = False) -> dict[str, Any]:
         """Write what the model is told: clean, bounded, marked as data. Raises ToolError for what no JSON can be."""

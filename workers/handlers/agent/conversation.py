@@ -7,7 +7,7 @@ from typing import Any
 
 from app.domain.llm import ToolCall
 from workers.handlers.agent.schemas import finish_parameters
-from workers.handlers.agent.toolbox import FINISH, AgentTool
+from workers.handlers.agent.toolbox import FINISH
 from workers.llm.messages import Message, Tool
 from workers.llm.prompts import Prompt
 from workers.llm.providers.openai_compatible import tool_call
@@ -53,7 +53,7 @@ def opening_of(spelled: Mapping[str, Any]) -> Opening:
 
 
 def opening(
-    prompt: Prompt, goal: str, instructions: str, documents: int, tools: Mapping[str, AgentTool],
+    prompt: Prompt, goal: str, instructions: str, documents: int, shown: Mapping[str, Tool],
     result_schema: Mapping[str, Any] | None, *, salt: str,
 ) -> Opening:  # fmt: skip
     """Make the beginning of a conversation. Raises LlmFailure (`prompt_invalid`)."""
@@ -65,12 +65,11 @@ def opening(
     }
     # A prompt of one's own need not have all of them; one that it has beyond them is missing, which its error says.
     values = {name: value for name, value in known.items() if name in prompt.variables}
-    shown = [tool.shown for tool in tools.values()]
     finish = Tool(FINISH, "End the work with its answer.", finish_parameters(result_schema))
     return Opening(
         prompt.render(values, salt=salt),
-        [*shown, finish],
-        {one.name: name for one, name in zip(shown, tools, strict=True)},
+        [*shown.values(), finish],
+        {one.name: name for name, one in shown.items()},
     )
 
 

@@ -116,8 +116,9 @@ class _Run:
     async def _opened(self) -> dict[str, Any]:
         task = self._task
         prompt = await self._ctx.llm.prompt(task.prompt or _PROMPT)
+        shown = {name: await tool.shown(self._calling.ctx) for name, tool in self._tools.items()}
         made = opening(
-            prompt, task.goal, task.system or "", len(task.documents), self._tools, task.result_schema,
+            prompt, task.goal, task.system or "", len(task.documents), shown, task.result_schema,
             salt=self._ctx.task_id,
         )  # fmt: skip
         head = {"provider": prompt.provider, "model": prompt.model, "temperature": prompt.temperature}

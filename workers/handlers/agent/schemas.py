@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]
+import jsonschema
 from referencing import Registry
 
 _MOST_FAULTS = 10

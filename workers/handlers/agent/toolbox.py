@@ -13,6 +13,7 @@ from app.domain.errors import KnownFailure
 from app.tools import DeclaredTool
 from despacho import BlockingTaskContext, DeadLetter, Retry, TaskContext, ToolError
 from workers.calls import invoke, is_async
+from workers.handlers.agent.remote import RemoteTool
 from workers.handlers.agent.request import AgentTask
 from workers.handlers.agent.shelf import Shelf
 from workers.llm.messages import Tool
@@ -30,9 +31,8 @@ class AgentTool(Protocol):
         """What tasks and operators call it."""
         ...
 
-    @property
-    def shown(self) -> Tool:
-        """What the model is shown, under a name that models can say."""
+    async def shown(self, ctx: TaskContext) -> Tool:
+        """Give what the model is shown, under a name that models can say."""
         ...
 
     @property
@@ -54,6 +54,10 @@ class AgentTool(Protocol):
         """List what is wrong with arguments, without their values."""
         ...
 
+    async def prepare(self, ctx: TaskContext, arguments: Mapping[str, Any]) -> None:
+        """Do what can fail before an effect is reserved. Raises ToolError."""
+        ...
+
     async def run(self, ctx: TaskContext, arguments: Mapping[str, Any], key: str | None) -> Any:
         """Call it; `key` is an effect's Idempotency-Key. Raises ToolError for what the model should be told."""
         ...
@@ -70,9 +74,8 @@ class OwnTool:
         """Its name."""
         return self.declared.name
 
-    @property
-    def shown(self) -> Tool:
-        """What the model is shown."""
+    async def shown(self, ctx: TaskContext) -> Tool:
+        """Give what the model is shown."""
         return Tool(self.name, self.declared.description, self.declared.parameters())
 
     @property
@@ -101,6 +104,9 @@ class OwnTool:
             found = error.errors(include_url=False, include_context=False, include_input=False)[:_MOST_FAULTS]
             return [f"{'.'.join(str(part)[:64] for part in one['loc'])}: {one['msg'][:200]}" for one in found]
         return []
+
+    async def prepare(self, ctx: TaskContext, arguments: Mapping[str, Any]) -> None:
+        """There is nothing to prepare."""
 
     async def run(self, ctx: TaskContext, arguments: Mapping[str, Any], key: str | None) -> Any:
         """Call the function, with the context and the key where it takes them."""
@@ -142,9 +148,8 @@ class ReadDocument:
         """Reading twice does no harm."""
         return True
 
-    @property
-    def shown(self) -> Tool:
-        """What the model is shown."""
+    async def shown(self, ctx: TaskContext) -> Tool:
+        """Give what the model is shown."""
         names = {"type": "string", "enum": [f"doc{n}" for n in range(1, len(self.references) + 1)]}
         begin = {"type": "integer", "minimum": 0, "description": "where to begin, in characters; default 0"}
         return Tool(
@@ -164,6 +169,9 @@ class ReadDocument:
         if not isinstance(begin, int) or isinstance(begin, bool) or begin < 0:
             found.append("begin: should be a whole number from 0")
         return found
+
+    async def prepare(self, ctx: TaskContext, arguments: Mapping[str, Any]) -> None:
+        """There is nothing to prepare."""
 
     async def run(self, ctx: TaskContext, arguments: Mapping[str, Any], key: str | None) -> Any:
         """Read one portion."""
@@ -189,6 +197,8 @@ def toolbox(task: AgentTask, shelf: Shelf) -> dict[str, AgentTool]:
             found[name] = ReadDocument(task.documents, max(100, shelf.settings.max_tool_output_bytes // 4 - 100))
         elif name in shelf.declared:
             found[name] = OwnTool(shelf.declared[name])
+        elif name in shelf.remote:
+            found[name] = RemoteTool(name)
     return found
 
 

@@ -84,9 +84,11 @@ def _goal_of(body: Mapping[str, Any]) -> str:
 
 
 @asynccontextmanager
-async def an_agent_world(database_url: str, rabbit: RabbitNode, outside: Outside) -> AsyncIterator[AgentWorld]:
+async def an_agent_world(
+    database_url: str, rabbit: RabbitNode, outside: Outside, **groups: Mapping[str, object]
+) -> AsyncIterator[AgentWorld]:
     """Open an installation whose agents may use the tools of `agent_tasks`."""
     async with a_provider() as provider:
         llm = {"providers": {"fake": provider.settings()}}
-        async with a_world(database_url, rabbit.url, modules=MODULES, llm=llm) as world:
+        async with a_world(database_url, rabbit.url, modules=MODULES, llm=llm, **groups) as world:
             yield AgentWorld(world, provider, outside)
