@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from typing import Any
 
 import httpx
 import pytest
@@ -57,49 +56,68 @@ async def test_an_unanswered_delivery_is_repeated_with_the_same_key(world: World
     assert await effects_of(world, task_id) == [("confirmed", 2)]
 
 
+UNANSWERED: dict[str, Answer] = {
+    "/silent": _silent,
+    "/500": a_response(500),
+    "/502": a_response(502),
+    "/broken": b"HTTP/1.1 2",
+}
+
+
 @pytest.mark.parametrize("outcome", [EffectState.CONFIRMED, EffectState.NOT_SENT])
-@pytest.mark.parametrize("answer", [_silent, a_response(500), a_response(502), b"HTTP/1.1 2"])
 async def test_at_most_once_an_unanswered_delivery_is_a_doubt_for_a_person(
-    world: World, server: Server, answer: Any, outcome: EffectState
+    world: World, server: Server, outcome: EffectState
 ) -> None:
-    in_turn(server, answer, a_response(body="7"))
-    task_id = await delivered(
-        world,
-        url=server.url(),
-        max_attempts=3,
-        timeout_seconds=0.3 if answer is _silent else 9,
-        delivery="at_most_once",
-    )
-    await hurried(world, task_id)
+    def answer(request: Request) -> Answer:
+        first = [one.path for one in server.requests].count(request.path) == 1
+        return UNANSWERED[request.path] if first else a_response(body="7")
 
-    row = await ended(world, task_id)
+    server.answer = answer
+    ids = [
+        await delivered(world, url=server.url(path), max_attempts=3, timeout_seconds=0.5, delivery="at_most_once")
+        for path in UNANSWERED
+    ]
+    for task_id in ids:
+        await hurried(world, task_id)
 
-    assert (row["status"], row["error_type"], len(server.requests)) == ("dead_lettered", "effect_in_doubt", 1)
-    (effect,) = await rows(world.runtime, "SELECT effect_id FROM effects")
-    await resolve(world.runtime, PLATFORM, effect["effect_id"], outcome, None, "looked there")
+    told = {(row["status"], row["error_type"]) for row in await world.ended(ids)}
+
+    assert (told, len(server.requests)) == ({("dead_lettered", "effect_in_doubt")}, len(UNANSWERED))
+    for effect in await rows(world.runtime, "SELECT effect_id FROM effects"):
+        await resolve(world.runtime, PLATFORM, effect["effect_id"], outcome, None, "looked there")
 
     async def done() -> bool:
-        return bool((await world.task(task_id))["status"] == "done")
+        return {row["status"] for row in await world.tasks(ids)} == {"done"}
 
     await eventually(done)
-    expected = ("null", 1) if outcome is EffectState.CONFIRMED else ("7", 2)
-    assert ((await world.task(task_id))["result"], len(server.requests)) == expected
+    result, times = ("null", 1) if outcome is EffectState.CONFIRMED else ("7", 2)
+    assert {row["result"] for row in await world.tasks(ids)} == {result}
+    assert len(server.requests) == times * len(UNANSWERED)
 
 
-@pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
-@pytest.mark.parametrize("status", [429, 503])
 async def test_what_was_answered_and_not_accepted_is_repeated_without_waiting_out_the_call(
-    world: World, server: Server, status: int, delivery: str
+    world: World, server: Server
 ) -> None:
-    in_turn(server, a_response(status), a_response(body="7"))
-    task_id = await delivered(world, url=server.url(), max_attempts=3, timeout_seconds=200, delivery=delivery)
-    await hurried(world, task_id)
+    def answer(request: Request) -> Answer:
+        first = [one.path for one in server.requests].count(request.path) == 1
+        return a_response(int(request.path[1:4])) if first else a_response(body="7")
 
-    row = await ended(world, task_id)
+    server.answer = answer
+    cases = [(status, delivery) for status in (429, 503) for delivery in ("at_least_once", "at_most_once")]
+    ids = [
+        await delivered(
+            world, url=server.url(f"/{status}/{delivery}"), max_attempts=3, timeout_seconds=200, delivery=delivery
+        )
+        for status, delivery in cases
+    ]
+    for task_id in ids:
+        await hurried(world, task_id)
 
-    assert (row["status"], row["result"], len(server.requests)) == ("done", "7", 2)
-    assert len({one.headers["idempotency-key"] for one in server.requests}) == 1
-    assert await effects_of(world, task_id) == [("confirmed", 2)]
+    assert {(row["status"], row["result"]) for row in await world.ended(ids)} == {("done", "7")}
+    for status, delivery in cases:
+        mine = [one for one in server.requests if one.path == f"/{status}/{delivery}"]
+        assert (len(mine), len({_key(one) for one in mine})) == (2, 1)
+    assert [await effects_of(world, task_id) for task_id in ids] == [[("confirmed", 2)]] * len(ids)
 
 
 @pytest.mark.parametrize(("delivery", "requests"), [("at_least_once", 2), ("at_most_once", 1)])
