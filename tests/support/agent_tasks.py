@@ -25,7 +25,7 @@ def _die_once(died: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-@tool("create_ticket", effect=True, honours_key_for_seconds=3600)
+@tool("create_ticket", effect=True, honours_key_for_seconds=3600, timeout_seconds=5)
 async def create_ticket(title: str, queue: str = "general", *, idempotency_key: str) -> dict[str, str]:
     """Open a ticket for people to work on."""
     if not title.strip():
