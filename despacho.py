@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         WrongConfiguration,
     )
     from app.domain.approvals import Approval
-    from app.domain.errors import DeadLetter, NotSent, Retry
+    from app.domain.errors import DeadLetter, NotAccepted, NotSent, Retry, ToolError
     from app.domain.llm import Answer, LlmFailure
     from workers.context import BlockingTaskContext, TaskContext
     from workers.llm.messages import Message, Tool
@@ -65,6 +65,7 @@ __all__ = [
     "Handle",
     "LlmFailure",
     "Message",
+    "NotAccepted",
     "NotSent",
     "Refused",
     "ResultWithheld",
@@ -80,11 +81,13 @@ __all__ = [
     "TaskRejected",
     "TaskSuperseded",
     "Tool",
+    "ToolError",
     "UnexpectedAnswer",
     "Unreachable",
     "Unsendable",
     "WrongConfiguration",
     "task_type",
+    "tool",
 ]
 
 # Where the names are that are loaded when they are asked for; all others are the client's.
@@ -95,10 +98,12 @@ _HOMES = {
     "DeadLetter": "app.domain.errors",
     "LlmFailure": "app.domain.llm",
     "Message": "workers.llm.messages",
+    "NotAccepted": "app.domain.errors",
     "NotSent": "app.domain.errors",
     "Retry": "app.domain.errors",
     "TaskContext": "workers.context",
     "Tool": "workers.llm.messages",
+    "ToolError": "app.domain.errors",
 }
 
 H = TypeVar("H", bound=Callable[..., Any])
@@ -187,6 +192,46 @@ def task_type(
         )
         setattr(handler, MARK, declared)
         return handler
+
+    return declare
+
+
+def tool(
+    name: str,
+    *,
+    description: str | None = None,
+    effect: bool = False,
+    destructive: bool = False,
+    repeatable: bool = False,
+    timeout_seconds: float = 30.0,
+    reconcile: Callable[..., Any] | None = None,
+    honours_key_for_seconds: float = 0.0,
+) -> Callable[[H], H]:
+    """Declare a function as a tool that `agent` tasks may use, where the operator allows it (DESPACHO_AGENT__TOOLS).
+
+    Its typed arguments are the schema that the model is shown; a first parameter `ctx` gets the context. What it
+    returns (JSON) is told to the model as data; `raise ToolError("…")` tells that it did nothing, and why. `effect`: it
+    changes something outside, and goes through the ledger; what it returns (a text, or the member `id`) is the id that
+    is kept, a parameter `idempotency_key` gets the key to send along, and `reconcile` and `honours_key_for_seconds` are
+    those of `ctx.effect`. `destructive`: a person approves each call first. `repeatable`: the same call with the same
+    arguments may happen twice in one task. Raises TypeError or ValueError at import when it cannot work.
+    """
+    from app.tools import TOOL_MARK, declared
+
+    def declare(function: H) -> H:
+        made = declared(
+            name,
+            function,
+            description=description,
+            effect=effect,
+            destructive=destructive,
+            repeatable=repeatable,
+            timeout_seconds=timeout_seconds,
+            reconcile=reconcile,
+            honours_key_for_seconds=honours_key_for_seconds,
+        )
+        setattr(function, TOOL_MARK, made)
+        return function
 
     return declare
 

@@ -12,6 +12,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from pydantic_settings import SettingsError as UnreadableSetting
 
 from app.agent_settings import A2aSettings, McpSettings
+from app.agent_task_settings import AgentSettings
 from app.domain.addresses import parse_allowed
 from app.domain.secret_names import SECRET_NAME
 from app.llm_settings import LlmSettings
@@ -320,6 +321,7 @@ class Settings(BaseSettings):
     a2a: A2aSettings = A2aSettings()
     retention: RetentionSettings = RetentionSettings()
     llm: LlmSettings = LlmSettings()
+    agent: AgentSettings = AgentSettings()
     dependencies: DependencySettings = DependencySettings()
     budgets: BudgetSettings = BudgetSettings()
 

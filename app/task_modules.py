@@ -6,15 +6,20 @@ itself globally, so two registries can live in one process.
 
 import importlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from app.domain.task_types import TaskTypeSpec
+from app.tools import load_tools, tools_in
 
-BUILT_IN_MODULES = ("workers.handlers.classify_document", "workers.handlers.http_request")
+BUILT_IN_MODULES = (
+    "workers.handlers.agent",
+    "workers.handlers.classify_document",
+    "workers.handlers.http_request",
+)
 MARK = "__despacho_task_type__"
 
 
@@ -98,7 +103,7 @@ class Registry(Mapping[str, TaskType]):
         return len(self._types)
 
 
-def load(modules: Iterable[str]) -> Registry:
+def load(modules: Sequence[str]) -> Registry:
     """Import the built-in and the named modules and collect their task types.
 
     Raises TaskModuleError with the module's name when one cannot be imported or declares none.
@@ -113,11 +118,15 @@ def load(modules: Iterable[str]) -> Registry:
                 "it should be an importable module with @task_type functions"
             ) from error
         declared = [getattr(value, MARK) for value in vars(module).values() if hasattr(value, MARK)]
-        if not declared:
+        if not declared and not tools_in(module):
             raise TaskModuleError(
-                f"DESPACHO_TASK_MODULES: {name!r} declares no task type: decorate one with @task_type"
+                f"DESPACHO_TASK_MODULES: {name!r} declares no task type and no tool: decorate one with @task_type"
             )
         found.extend(declared)
+    try:
+        load_tools(modules)
+    except ValueError as error:
+        raise TaskModuleError(f"DESPACHO_TASK_MODULES: {error}") from None
     return Registry(found)
 
 

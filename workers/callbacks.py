@@ -41,9 +41,9 @@ class OwnCallbacks:
         self._owner = owner
         self._callbacks = callbacks_
 
-    async def standing(self) -> Standing:
-        """Say how the task stands; see Callbacks."""
-        return await self._callbacks.standing(self._owner)
+    async def standing(self, *, delivered: bool = False) -> Standing:
+        """Say how the task stands; `delivered` when this very run may have delivered it. See Callbacks."""
+        return await self._callbacks.standing(self._owner, delivered=delivered)
 
     async def issue(self) -> Address:
         """Make an address for one delivery; see Callbacks."""
@@ -52,6 +52,10 @@ class OwnCallbacks:
     async def promised(self, address: Address, seconds: float) -> None:
         """Note that a call is promised, and give the worker back; see Callbacks."""
         await self._callbacks.promised(self._owner, address, seconds)
+
+    async def expected(self, address: Address, seconds: float) -> None:
+        """Note that a call is promised, and go on; see Callbacks."""
+        await self._callbacks.expected(self._owner, address, seconds)
 
     def wait(self, seconds: float) -> None:
         """Give the worker back until the call comes, or is overdue; see Callbacks."""
@@ -64,13 +68,13 @@ class Callbacks:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    async def standing(self, owner: Attempt) -> Standing:
+    async def standing(self, owner: Attempt, *, delivered: bool = False) -> Standing:
         """Say how the task stands: called back, still waited for, overdue, or to be delivered.
 
         An error that was called back, and the overdue, are said once: the next attempt is delivered anew. Raises
         OwnershipLost.
         """
-        if owner.dispatch == 1:
+        if owner.dispatch == 1 and not delivered:
             return Undelivered()
         found = standing_of(await callbacks.of_task(self._runtime.database, owner.task_id))
         spends = isinstance(found, Overdue) or (isinstance(found, Called) and found.outcome.error_type is not None)
@@ -101,6 +105,11 @@ class Callbacks:
 
         Raises Snoozed, or OwnershipLost.
         """
+        await self.expected(owner, address, seconds)
+        self.wait(seconds)
+
+    async def expected(self, owner: Attempt, address: Address, seconds: float) -> None:
+        """Note that a call by `address` is promised within `seconds`. Raises OwnershipLost."""
         if not await callbacks.promised(
             self._runtime.database,
             task_id=owner.task_id,
@@ -109,7 +118,6 @@ class Callbacks:
             seconds=seconds,
         ):
             raise OwnershipLost
-        self.wait(seconds)
 
     def wait(self, seconds: float) -> None:
         """Give the worker back until the call comes, or is overdue. Raises Snoozed."""

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from json import loads
 from typing import TYPE_CHECKING, Any
@@ -260,6 +261,16 @@ class TaskContext:
         if self._facilities.budgets is None:
             raise DeadLetter("no_budgets", "this context was made without budgets")
         await self._facilities.budgets.spent(self.owner, cost_usd=cost_usd, tokens=tokens)
+
+    def narrowed(self, *, effects: Sequence[str], destructive: Sequence[str] = (), **declared: Any) -> "TaskContext":
+        """Give this context under a narrower declaration of its type: only these effects, approvals for these.
+
+        For handlers whose effects are chosen by the task's input. The journal, the secrets and the models are shared.
+        """
+        spec = replace(self.owner.spec, effects=tuple(effects), destructive=tuple(destructive), **declared)
+        inner = TaskContext(replace(self.owner, spec=spec), self._facilities)
+        inner.book, inner.secrets, inner._llm = self.book, self.secrets, self.llm
+        return inner
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far the task is (0 to 1); written with the next heartbeat, and only while this attempt owns it."""

@@ -17,6 +17,7 @@ from app.coalescer import Coalescer
 from app.domain.effect_gate import EffectFacts, decide_gate
 from app.domain.effects import (
     Call,
+    EffectState,
     InDoubt,
     KeyReused,
     Reconcile,
@@ -167,7 +168,8 @@ class EffectDesk:
                 await asyncio.sleep(0.05 + 0.2 * self._runtime.draw())
             else:
                 break
-        self._runtime.metrics.effects(effect_type, ended.state.value)
+        outcome = "unanswered" if ended.state is EffectState.RESERVED else ended.state.value
+        self._runtime.metrics.effects(effect_type, outcome)
 
     async def _pass_gates(self, attempt: Attempt, ask: Ask) -> None:
         spec = attempt.spec

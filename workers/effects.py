@@ -226,6 +226,10 @@ class _One:
         except BaseException as error:
             if was_not_sent(error):
                 await self._end(effect_id, token, EffectState.NOT_SENT)
+            elif isinstance(error, Exception) and not self._terms.has_reconcile:
+                # Nobody knows what came of it, but it is over. Whoever can be asked may need time until it shows; a key
+                # that is honoured, and a person, do not.
+                await self._end(effect_id, token, EffectState.RESERVED)
             raise
         else:
             external_id = external_id_of(returned)

@@ -27,13 +27,17 @@ class CallbackOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Callback:
-    """One address, as its task sees it. `left_seconds` is None until the endpoint has promised to call back."""
+    """One address, as its task sees it. `left_seconds` is None until the endpoint has promised to call back.
+
+    `closed` says that it belongs to an earlier life of the task, before a reprocessing.
+    """
 
     token_sha256: bytes
     left_seconds: float | None
     called: bool
     read: bool
     outcome: CallbackOutcome
+    closed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,14 @@ class Overdue:
 
 @dataclass(frozen=True, slots=True)
 class Undelivered:
-    """There is nothing to wait for: the task is to be delivered."""
+    """There is nothing to wait for: the task is to be delivered.
+
+    `over` counts the deliveries that were accepted and came to nothing, in all lives of the task; `returned` those of
+    them that the endpoint gave back itself, by calling an error.
+    """
+
+    over: int = 0
+    returned: int = 0
 
 
 Standing = Called | Pending | Overdue | Undelivered
@@ -66,12 +77,16 @@ Standing = Called | Pending | Overdue | Undelivered
 
 def standing_of(callbacks: Sequence[Callback]) -> Standing:
     """Say how a task stands with its callbacks, the newest first."""
-    for one in callbacks:
+    present = [one for one in callbacks if not one.closed]
+    for one in present:
         if one.called and not one.read:
             return Called(one.token_sha256, one.outcome)
-    promised = [one.left_seconds for one in callbacks if one.left_seconds is not None and not one.called]
+    promised = [one.left_seconds for one in present if one.left_seconds is not None and not one.called]
     waiting = [seconds for seconds in promised if seconds > 0]
     if waiting:
         return Pending(max(waiting))
-    overdue = [one for one in callbacks if one.left_seconds is not None and not one.called and not one.read]
-    return Overdue() if overdue else Undelivered()
+    if any(one.left_seconds is not None and not one.called and not one.read for one in present):
+        return Overdue()
+    accepted = [one for one in callbacks if one.called or one.left_seconds is not None]
+    over = [one for one in accepted if one.read or one.closed]
+    return Undelivered(len(over), sum(one.called and one.outcome.error_type is not None for one in over))

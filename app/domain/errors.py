@@ -52,6 +52,18 @@ class NotSent(Exception):
         return type(self), (self.message, self.after_seconds)
 
 
+class NotAccepted(NotSent):
+    """Said by the call of an effect: the outside system answered, and did not accept it, so that it may be tried again.
+
+    `raise NotAccepted("the ticket system refuses the title") from error` lets the task fail as `error` does; without a
+    cause it is tried again, after `after_seconds` where given.
+    """
+
+
+class ToolError(NotAccepted):
+    """Said by a tool of an agent: it did nothing; `message` is told to the model, which may try something else."""
+
+
 class KnownFailure(Exception):
     """A failure that knows its own meaning: its name to group by, and whether trying again can help."""
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from math import isfinite
 
 from app.domain.clean_text import clean_message, clean_name
-from app.domain.errors import DeadLetter, KnownFailure, NotSent, Retry
+from app.domain.errors import DeadLetter, KnownFailure, NotAccepted, NotSent, Retry
 from app.domain.retry_after import parse_retry_after
 
 MAXIMUM_MEMBERS = 100
@@ -146,8 +146,11 @@ def _classify_one(error: BaseException, now: datetime) -> Failure:
         cause = _attribute(error, "__cause__")
         if isinstance(cause, BaseException) and not isinstance(cause, NotSent):
             return _classify_one(cause, now)
-        message = clean_message(_text(_attribute(error, "message")), "nothing was sent")
-        return Failure("not_sent", message, True, _seconds(error))
+        refused = isinstance(error, NotAccepted)
+        message = clean_message(
+            _text(_attribute(error, "message")), "it was not accepted" if refused else "nothing was sent"
+        )
+        return Failure("not_accepted" if refused else "not_sent", message, True, _seconds(error))
     if isinstance(error, KnownFailure):
         error_type = clean_name(_text(_attribute(error, "error_type")), name)
         message = clean_message(_text(_attribute(error, "message")), error_type)

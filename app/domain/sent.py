@@ -12,6 +12,7 @@ from app.domain.errors import NotSent
 _BEFORE = frozenset(
     {
         ("builtins", "ConnectionRefusedError"),
+        ("app", "AddressForbidden"),
         ("socket", "gaierror"),
         ("httpx", "ConnectError"),
         ("httpx", "ConnectTimeout"),
@@ -71,8 +72,9 @@ _MOST = 50
 def was_not_sent(error: BaseException) -> bool:
     """Say whether the failure proves that nothing reached the outside system.
 
-    True for `NotSent`, and for a connection that was refused or a name that was not found, also as the cause of the
-    error or wrapped by what is known to wrap; never when anything in its history may have sent something.
+    True for `NotSent` (with `NotAccepted`: what was refused is as good as not sent), and for a connection that was
+    refused or a name that was not found, also as the cause of the error or wrapped by what is known to wrap; never when
+    anything in its history may have sent something.
     """
     if isinstance(error, NotSent):
         return True

@@ -31,8 +31,9 @@ RETURNING c.task_id
 """)
 _READ = text("""
 SELECT token_sha256, CAST(EXTRACT(epoch FROM expires_at - clock_timestamp()) AS float8) AS left_seconds,
-       called_at IS NOT NULL AS called, read_at IS NOT NULL AS read, result, error_type, error_message, error_retryable
-FROM callbacks WHERE task_id = :task_id AND closed_at IS NULL ORDER BY issued_at DESC
+       called_at IS NOT NULL AS called, read_at IS NOT NULL AS read, closed_at IS NOT NULL AS closed,
+       result, error_type, error_message, error_retryable
+FROM callbacks WHERE task_id = :task_id ORDER BY issued_at DESC
 """)
 # An error, and that nobody called, each count for one attempt: the next one must not find it again. A result stays.
 _HEARD = text(f"""
@@ -59,7 +60,7 @@ async def promised(database: Database, *, task_id: str, fence: int, token_sha256
 
 
 async def of_task(database: Database, task_id: str) -> list[Callback]:
-    """Read the addresses of a task's present life, the newest first."""
+    """Read the addresses of a task, the newest first; those of an earlier life are closed."""
     return [
         Callback(
             bytes(row.token_sha256),
@@ -67,6 +68,7 @@ async def of_task(database: Database, task_id: str) -> list[Callback]:
             row.called,
             row.read,
             CallbackOutcome(row.result, row.error_type, row.error_message or "", bool(row.error_retryable)),
+            row.closed,
         )
         for row in await database.execute_hot(_READ, {"task_id": task_id})
     ]

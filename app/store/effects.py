@@ -192,7 +192,7 @@ async def take_over(database: Database, wanted: Wanted, held: Existing, *, retry
 
 
 class Ended(msgspec.Struct, frozen=True, gc=False):
-    """How the call of a reservation ended: `confirmed`, or `not_sent`."""
+    """How the call of a reservation ended: `confirmed`, `not_sent`, or `reserved`: it is over, and nobody knows."""
 
     effect_id: str
     token: str
@@ -201,7 +201,8 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
 
 
 # A late confirmation counts whatever was thought meanwhile. That nothing was sent is said of the latest call alone: where an
-# earlier one may have been accepted, the effect stays open, though nothing is in the air any more.
+# earlier one may have been accepted, the effect stays open, though nothing is in the air any more; as after a call that is
+# over without anybody knowing what came of it.
 _END = text("""
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest(CAST(:ids AS text[]), CAST(:tokens AS text[]), CAST(:states AS text[]), CAST(:external_ids AS text[]))
@@ -209,7 +210,7 @@ WITH given AS MATERIALIZED (
 ),
 ended AS (
     UPDATE effects e SET state = CASE WHEN g.state = 'confirmed' THEN 'confirmed'
-               WHEN e.first_reserved_at = e.reserved_at THEN 'not_sent' ELSE e.state END,
+               WHEN g.state = 'not_sent' AND e.first_reserved_at = e.reserved_at THEN 'not_sent' ELSE e.state END,
            external_id = g.external_id, in_doubt_at = NULL, updated_at = clock_timestamp(),
            call_until = CASE WHEN g.state = 'confirmed' THEN e.call_until ELSE clock_timestamp() END
     FROM given g

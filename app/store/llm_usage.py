@@ -9,6 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.ids import least_at
+from app.store.database import Database
 
 # One column of a task's row, so that a page of tasks is one statement. Null for a task without a call; else
 # [input tokens, output tokens, cost as text, prompt versions, calls without a known price, estimated calls].
@@ -51,6 +52,31 @@ async def by_attempt(connection: AsyncConnection, task_id: str) -> Mapping[int, 
         )
         for row in rows
     }
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpending:
+    """What all calls of one task took, in whichever attempt, failed ones included, open ones as estimated."""
+
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: Decimal
+    unpriced: int
+
+
+_OF_TASK = text("""
+SELECT count(*) AS calls, CAST(COALESCE(sum(input_tokens), 0) AS bigint) AS input_tokens,
+       CAST(COALESCE(sum(output_tokens), 0) AS bigint) AS output_tokens, COALESCE(sum(cost_usd), 0) AS cost_usd,
+       count(*) FILTER (WHERE cost_usd IS NULL) AS unpriced
+FROM llm_calls WHERE task_id = :task_id
+""")
+
+
+async def of_task(database: Database, task_id: str, *, retry_for_seconds: float) -> TaskSpending:
+    """Add up a task's calls."""
+    (row,) = await database.execute_hot(_OF_TASK, {"task_id": task_id}, retry_for_seconds=retry_for_seconds)
+    return TaskSpending(row.calls, row.input_tokens, row.output_tokens, Decimal(row.cost_usd), row.unpriced)
 
 
 @dataclass(frozen=True, slots=True)

@@ -336,7 +336,7 @@ class Metrics:
         self._policy_refused.put((), float(refused))
 
     def effects(self, effect_type: str, outcome: str, count: int = 1) -> None:
-        """Count effects by what became of them: reserved, skipped, snoozed, confirmed, not_sent, in_doubt, …"""
+        """Count effects by what became of them: reserved, skipped, snoozed, confirmed, not_sent, unanswered …"""
         self._effects.add((self._effect(effect_type), self._name(outcome)), count)
 
     def effects_standing(self, in_doubt: Mapping[str, int], overdue: int) -> None:

@@ -5,7 +5,8 @@ import socket
 import httpx
 import pytest
 
-from app.domain.errors import NotSent
+from app.domain.addresses import AddressForbidden
+from app.domain.errors import NotAccepted, NotSent
 from app.domain.sent import was_not_sent
 
 REQUEST = httpx.Request("POST", "http://127.0.0.1/")
@@ -25,6 +26,9 @@ def _after(error: BaseException, context: BaseException) -> BaseException:
     "error",
     [
         NotSent("no"),
+        NotAccepted("refused"),
+        _from(NotAccepted("refused"), httpx.HTTPStatusError("503", request=REQUEST, response=httpx.Response(503))),
+        AddressForbidden("leads inside"),
         ConnectionRefusedError(),
         socket.gaierror(-2, "unknown"),
         httpx.ConnectError("refused"),

@@ -50,6 +50,38 @@ def call_out_process(ctx: BlockingTaskContext, call: Call) -> Any:
     return response.raise_for_status().json()
 
 
+_ONCE: dict[str, Any] = {"timeout_seconds": 30, "max_attempts": 1}
+
+
+@task_type("call_once", **_ONCE)
+async def call_once(ctx: TaskContext, call: Call) -> Any:
+    """Call as an effect, from the loop."""
+
+    async def post(url: str) -> str:
+        return str((await ctx.http.post(url, json={})).json()["n"])
+
+    return await ctx.effect("post", f"post:{ctx.task_id}", post, call.url)
+
+
+def _call_once(ctx: BlockingTaskContext, call: Call) -> Any:
+    def post(url: str) -> str:
+        return str(ctx.http.post(url, json={}).json()["n"])
+
+    return ctx.effect("post", f"post:{ctx.task_id}", post, call.url)
+
+
+@task_type("call_once_thread", **_ONCE)
+def call_once_thread(ctx: BlockingTaskContext, call: Call) -> Any:
+    """Call as an effect, from a thread."""
+    return _call_once(ctx, call)
+
+
+@task_type("call_once_process", executor="process", **_ONCE)
+def call_once_process(ctx: BlockingTaskContext, call: Call) -> Any:
+    """Call as an effect, from a process."""
+    return _call_once(ctx, call)
+
+
 def _leak(ctx: TaskContext | BlockingTaskContext, call: Call) -> None:
     value = ctx.secret(call.name)
     ctx.log.warning("using %s", value, extra={"value": value})

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
+from app.domain.effects import idempotency_key_of
 from app.telemetry import logs
 from tests.support.contexts import an_attempt
 from tests.support.http_server import Server, a_response, serving
@@ -50,6 +51,19 @@ async def test_handlers_of_every_kind_call_out_with_their_secret(world: World, s
 
     assert [(row["status"], row["result"]) for row in ended] == [("done", '{"n":1}')] * 3, ended
     assert [request.headers["authorization"] for request in server.requests] == [f"Bearer {CANARY}"] * 3
+
+
+async def test_calls_inside_an_effect_carry_its_key_and_others_none(world: World, secret: None, server: Server) -> None:
+    kinds = ("call_once", "call_once_thread", "call_once_process")
+    ids = [(await world.submit(kind, url=server.url()))[0] for kind in kinds]
+
+    ended = await world.ended(ids)
+    sent = [request.headers["idempotency-key"] for request in server.requests]
+    await world.ended(await world.submit("call_out", url=server.url()))
+
+    assert [(row["status"], row["result"]) for row in ended] == [("done", '"1"')] * 3, ended
+    assert sorted(sent) == sorted(idempotency_key_of("acme", f"post:{task_id}") for task_id in ids)
+    assert "idempotency-key" not in server.requests[-1].headers
 
 
 async def test_an_address_that_is_not_opened_is_a_dead_letter_without_a_connection(

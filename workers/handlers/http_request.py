@@ -1,26 +1,23 @@
 """The task type `http_request`: delivers a task to an HTTP endpoint, so that handlers can be written in any language.
 
-The delivery is signed by Standard Webhooks and carries an Idempotency-Key that is the same on every attempt. The
-endpoint answers with the result, or with 202 and calls back later; meanwhile the task holds no worker.
+The endpoint answers with the result, or with 202 and calls back later; meanwhile the task holds no worker. How a
+delivery is made, once, is in `http_delivery.py`.
 """
 
 import json
-import time
 from functools import lru_cache
-from hashlib import sha256
 from typing import Any, Literal
 
-import httpx
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from app.domain.addresses import AddressForbidden, Allowed, check_url, parse_allowed
-from app.domain.callbacks import CallbackOutcome, Called, Overdue, Pending
+from app.domain.callbacks import CallbackOutcome, Called, Overdue, Pending, Standing, Undelivered
 from app.domain.secret_names import SECRET_NAME
 from app.settings import load_settings
 from despacho import DeadLetter, Retry, TaskContext, task_type
-from workers.callbacks import Address
-from workers.handlers.http_answer import EndpointAnswered, Expectation, result_of
+from workers.handlers.http_answer import Expectation
+from workers.handlers.http_delivery import EFFECT_TYPE, delivered
 from workers.handlers.http_headers import check_headers
 
 LONGEST_SECONDS = 290.0
@@ -52,6 +49,11 @@ class HttpRequest(BaseModel):
         le=30 * 86400,
         allow_inf_nan=False,
         description="how long the call may take to come, after the 202",
+    )
+    delivery: Literal["at_least_once", "at_most_once"] = Field(
+        "at_least_once",
+        description="whether a delivery of which nobody knows whether the endpoint took it is repeated, with the same"
+        " Idempotency-Key and webhook-id, or ends as `effect_in_doubt` for a person to look at",
     )
     follow_redirects: bool = False
 
@@ -97,78 +99,41 @@ class HttpRequest(BaseModel):
     timeout_seconds=300,
     cost_class="short",
     backoff_base_seconds=2,
+    effects=[EFFECT_TYPE],
 )
 async def http_request(ctx: TaskContext, request: HttpRequest) -> Any:
     """Deliver one task. Dead-letters what retrying cannot mend: `forbidden_address`, `http_4xx`, `invalid_response`."""
-    if request.completion == "callback":
-        match await ctx.callbacks.standing():
-            case Called(outcome=outcome):
-                return _called_back(outcome)
-            case Pending(seconds=seconds):
-                ctx.callbacks.wait(seconds)
-            case Overdue():
-                raise Retry(message="the endpoint did not call back in time", error_type="callback_timeout")
-    body = await _body_of(ctx, request)
-    address = await ctx.callbacks.issue() if request.completion == "callback" else None
-    headers = await _headers_of(ctx, request, body, address)
-    response = await _deliver(ctx, request, body, headers)
-    if response.status_code == 202 and address is not None:
-        await ctx.callbacks.promised(address, request.callback_timeout_seconds)
-    return result_of(response, request.expect)
+    if request.completion == "response":
+        return (await delivered(ctx, request, "delivery 1"))["result"]
+    found = await ctx.callbacks.standing()
+    if isinstance(found, Undelivered):
+        # A delivery that came to nothing is followed by another one, with another key: where only the endpoint's own
+        # word may lead to a second one, those that it did not give back do not count.
+        spent = found.over if request.delivery == "at_least_once" else found.returned
+        answer = await delivered(ctx, request, f"delivery {1 + spent}")
+        if answer["status"] != 202:
+            return answer["result"]
+        found = await ctx.callbacks.standing(delivered=True)
+    return _awaited(ctx, request, found)
 
 
-async def _deliver(
-    ctx: TaskContext, request: HttpRequest, body: bytes | None, headers: dict[str, str]
-) -> httpx.Response:
-    """Act outside: the one call of this handler that somebody else sees. Raises what refuses, retries or gives up."""
-    response = await ctx.http.request(
-        request.method,
-        request.url,
-        headers=headers,
-        content=body,
-        timeout_seconds=request.timeout_seconds,
-        follow_redirects=request.follow_redirects,
-    )
-    promised = request.completion == "callback" and response.status_code == 202
-    if not promised and not request.expect.accepts(response.status_code):
-        raise EndpointAnswered.of(response)
-    return response
-
-
-async def _body_of(ctx: TaskContext, request: HttpRequest) -> bytes | None:
-    if request.body_ref is not None:
-        return await ctx.input_bytes(request.body_ref)
-    if "body" in request.model_fields_set:
-        return json.dumps(request.body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-    return None
-
-
-async def _headers_of(
-    ctx: TaskContext, request: HttpRequest, body: bytes | None, address: Address | None
-) -> dict[str, str]:
-    """Make the headers: the task's own, then ours, which a task cannot replace."""
-    timestamp = int(time.time())
-    ours = {
-        "Idempotency-Key": idempotency_key_of(ctx.task_id),
-        "Despacho-Attempt": str(ctx.attempt),
-        "webhook-id": ctx.task_id,
-        "webhook-timestamp": str(timestamp),
-    }
-    if body is not None:
-        ours["Content-Type"] = (
-            (request.content_type or "application/octet-stream") if request.body_ref else ("application/json")
-        )
-    if address is not None:
-        ours["Despacho-Callback-Url"] = address.url
-        ours["Despacho-Callback-Timeout-Seconds"] = f"{request.callback_timeout_seconds:g}"
-    if request.secret is not None:
-        ours |= await ctx.signature(request.secret, message_id=ctx.task_id, timestamp=timestamp, body=body or b"")
-    return {"Accept": "application/json", **request.headers, **ours}
-
-
-def idempotency_key_of(task_id: str) -> str:
-    """Give the key that is the same on every attempt; a hash, as no internal name should leave."""
-    return sha256(f"http_request:{task_id}".encode()).hexdigest()
+def _awaited(ctx: TaskContext, request: HttpRequest, found: Standing) -> Any:
+    """Give what was called back, or the worker back until it is. Raises what a failed delivery means."""
+    match found:
+        case Called(outcome=outcome):
+            return _called_back(outcome)
+        case Pending(seconds=seconds):
+            return ctx.callbacks.wait(seconds)
+        case Overdue() if request.delivery == "at_least_once":
+            raise Retry(message="the endpoint did not call back in time", error_type="callback_timeout")
+        case Overdue():
+            raise DeadLetter("callback_timeout", "the endpoint took the delivery and did not call back in time")
+        case Undelivered():
+            raise DeadLetter(
+                "delivered_before",
+                "the endpoint took the delivery in an earlier life of the task, and it is delivered at most once: "
+                "submit another task to have it delivered again",
+            )
 
 
 def _called_back(outcome: CallbackOutcome) -> Any:

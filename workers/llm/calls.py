@@ -93,15 +93,21 @@ class Calls:
         return await self._made(owner, endpoint, intent, order, body)
 
     def _intent(self, owner: Attempt, endpoint: Endpoint, model: str, order: Order, stream: bool) -> Intent:
-        read = order.request.estimate_input_tokens()
-        expected = self._expected.get((owner.task_type, endpoint.name, model), _EXPECTED_OUTPUT_TOKENS)
-        written = min(round(expected), order.request.max_output_tokens or endpoint.settings.max_output_tokens)
-        price = price_of(endpoint.settings, (model,), Tokens(read, written), datetime.now(UTC))
+        tokens, cost_usd = self.expected(owner, endpoint, model, order.request)
         return Intent(
             mint("call"), owner.task_id, owner.tenant_id, owner.task_type, owner.number, owner.fence, order.step,
-            order.prompt_version, order.fingerprint, order.ordinal, order.turn, endpoint.name, model, stream, read,
-            written, price.cost_usd,
+            order.prompt_version, order.fingerprint, order.ordinal, order.turn, endpoint.name, model, stream,
+            tokens.input, tokens.output, cost_usd,
         )  # fmt: skip
+
+    def expected(
+        self, owner: Attempt, endpoint: Endpoint, model: str, request: ChatRequest
+    ) -> tuple[Tokens, Decimal | None]:
+        """Estimate what a call will take: tokens from the request and from earlier answers, and their price."""
+        read = request.estimate_input_tokens()
+        mean = self._expected.get((owner.task_type, endpoint.name, model), _EXPECTED_OUTPUT_TOKENS)
+        tokens = Tokens(read, min(round(mean), request.max_output_tokens or endpoint.settings.max_output_tokens))
+        return tokens, price_of(endpoint.settings, (model,), tokens, datetime.now(UTC)).cost_usd
 
     async def _intend(self, intent: Intent) -> Past | None:
         """Write the intent; when its caller is cancelled meanwhile, what was written is closed as not sent."""

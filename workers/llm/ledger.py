@@ -13,6 +13,7 @@ from app.domain.errors import OwnershipLost
 from app.store import llm_calls
 from app.store.database import Database, is_data_error
 from app.store.llm_calls import Finish, Intent, Past
+from app.store.llm_usage import TaskSpending, of_task
 from app.store.prompt_versions import first_used
 from app.telemetry.metrics import Metrics
 
@@ -31,6 +32,9 @@ class Ledger(Protocol):
 
     async def finish(self, intent: Intent, finish: Finish) -> None:
         """Record the end of a call, whoever owns the task by now."""
+
+    async def spent(self, task_id: str) -> TaskSpending:
+        """Add up what the task's calls took, in all its attempts."""
 
 
 class DatabaseLedger:
@@ -71,6 +75,10 @@ class DatabaseLedger:
         """Record the end of a call, whoever owns the task by now; it is counted even if it cannot be written."""
         self._count(intent, finish)
         await self._finishes.submit(finish)
+
+    async def spent(self, task_id: str) -> TaskSpending:
+        """Add up what the task's calls took, in all its attempts."""
+        return await of_task(self._database, task_id, retry_for_seconds=self._patience_seconds)
 
     def _count(self, intent: Intent, finish: Finish) -> None:
         labels = (intent.provider, finish.model_answered or intent.model_asked, intent.task_type)

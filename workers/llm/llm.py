@@ -5,20 +5,23 @@ Every call is a step by itself: what was answered once is returned on a later ru
 
 import ssl
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any, TypeVar, overload
 
 import httpx
 
 from app.domain.errors import Snoozed
-from app.domain.llm import Answer, LlmFailure
+from app.domain.llm import Answer, LlmFailure, Tokens
 from app.llm_settings import LlmSettings
+from app.store.llm_usage import TaskSpending
 from workers.attempt import Attempt
 from workers.bridge import Bridge
 from workers.llm.calls import Calls, Order, Turn
 from workers.llm.ledger import Ledger
 from workers.llm.limits import Budgets, Dependencies
 from workers.llm.messages import ChatRequest, Message, Tool, messages_of
-from workers.llm.prompts import Prompts
+from workers.llm.pricing import warm
+from workers.llm.prompts import Prompt, Prompts
 from workers.llm.providers import provider_of
 from workers.llm.structured import Shape, repair_messages
 from workers.llm.transport import Endpoint
@@ -102,6 +105,10 @@ class Llm:
             known = self._shapes[returns] = Shape(returns)
         return known
 
+    async def spent(self, task_id: str) -> TaskSpending:
+        """Add up what the calls of a task took."""
+        return await self._ledger.spent(task_id)
+
     async def close(self) -> None:
         """Wait for what is being written, then close the connections."""
         if self._calls is not None:
@@ -163,16 +170,39 @@ class TaskLlm:
     async def chat(
         self, messages: Sequence[Message | Mapping[str, Any]], *, tools: Sequence[Tool] = (), model: str | None = None,
         provider: str | None = None, max_output_tokens: int | None = None, temperature: float | None = None,
-        stream: bool | None = None,
+        stream: bool | None = None, prompt_version: str | None = None,
     ) -> Answer:  # fmt: skip
         """Have a model say what comes next in a conversation, with tools that it may ask to be called.
 
-        Raises LlmFailure as `complete` does; ValueError for what is no message.
+        `prompt_version` is recorded with the call. Raises LlmFailure as `complete` does; ValueError for what is no
+        message.
         """
         request = ChatRequest(
             messages_of(messages), tuple(tools), max_output_tokens=max_output_tokens, temperature=temperature
         )
-        return (await self._run(self._needed(), _CHAT, None, request, provider, model, stream, None)).answer
+        return (await self._run(self._needed(), _CHAT, prompt_version, request, provider, model, stream, None)).answer
+
+    async def prompt(self, reference: str) -> Prompt:
+        """Give a prompt file as it was when it was first used. Raises LlmFailure (`prompt_…`)."""
+        return await self._needed().prompts.get(reference)
+
+    async def expected(
+        self, messages: Sequence[Message | Mapping[str, Any]], *, tools: Sequence[Tool] = (), model: str | None = None,
+        provider: str | None = None, max_output_tokens: int | None = None,
+    ) -> tuple[Tokens, Decimal | None]:  # fmt: skip
+        """Estimate what a `chat` would take: tokens, and what they cost (None without a known price). Calls nobody.
+
+        Raises LlmFailure (`llm_not_configured`).
+        """
+        llm = self._needed()
+        await warm()
+        request = ChatRequest(messages_of(messages), tuple(tools), max_output_tokens=max_output_tokens)
+        endpoint, asked = llm.targets(provider, model)[0]
+        return llm.calls.expected(self._owner, endpoint, asked, request)
+
+    async def spent(self) -> TaskSpending:
+        """Add up what all calls of this task took so far, in all its attempts, failed ones included."""
+        return await self._needed().spent(self._owner.task_id)
 
     def _needed(self) -> Llm:
         if self._llm is None:

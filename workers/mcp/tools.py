@@ -80,16 +80,29 @@ class McpTools:
             raise ToolRefused("mcp_invalid_answer", f"the tools of {self._name} cannot be listed: {error}") from None
 
     async def call(
-        self, tool: str, arguments: Mapping[str, Any] | None = None, *, timeout_seconds: float | None = None
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout_seconds: float | None = None,
+        idempotency_key: str | None = None,
     ) -> ToolResult:
         """Call a tool and give its answer, cleaned; the arguments are held against its schema first.
+
+        `idempotency_key` goes to the server in `_meta` as `despacho/idempotencyKey`.
 
         A tool that says itself that it failed gives a result with `is_error`. Raises DeadLetter: `tool_not_allowed`,
         `mcp_unknown_tool`, `mcp_invalid_arguments`, `mcp_invalid_answer`, `mcp_answer_too_large`,
         `mcp_access_refused`; ToolTimedOut (`timeout`) and Retry (`mcp_connection`, `mcp_server_error`), which are
         tried again.
         """
-        return await self._called(tool, arguments, timeout_seconds, {})
+        more = {} if idempotency_key is None else {"despacho/idempotencyKey": idempotency_key}
+        return await self._called(tool, arguments, timeout_seconds, more)
+
+    async def check(self, tool: str, arguments: Mapping[str, Any] | None = None) -> None:
+        """Hold a call against what the type allows and what the tool takes, without making it. Raises as `call`."""
+        connection = self._servers.connection(self._name)
+        await self._checked(connection, tool, arguments, connection.timeout_seconds)
 
     async def effect_call(
         self,
