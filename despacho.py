@@ -17,7 +17,7 @@ Neither side pays for the other: a name is loaded when it is asked for.
 """
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
@@ -47,8 +47,10 @@ if TYPE_CHECKING:
     )
     from app.domain.approvals import Approval
     from app.domain.errors import DeadLetter, NotSent, Retry
+    from app.domain.input_filters import Filtered, InputFilter, Verdict
     from app.domain.llm import Answer, LlmFailure
     from workers.context import BlockingTaskContext, TaskContext
+    from workers.documents import Document
     from workers.llm.messages import Message, Tool
 
 __all__ = [
@@ -62,6 +64,8 @@ __all__ = [
     "Client",
     "DeadLetter",
     "DespachoError",
+    "Document",
+    "Filtered",
     "Handle",
     "LlmFailure",
     "Message",
@@ -83,6 +87,7 @@ __all__ = [
     "UnexpectedAnswer",
     "Unreachable",
     "Unsendable",
+    "Verdict",
     "WrongConfiguration",
     "task_type",
 ]
@@ -93,12 +98,15 @@ _HOMES = {
     "Approval": "app.domain.approvals",
     "BlockingTaskContext": "workers.context",
     "DeadLetter": "app.domain.errors",
+    "Document": "workers.documents",
+    "Filtered": "app.domain.input_filters",
     "LlmFailure": "app.domain.llm",
     "Message": "workers.llm.messages",
     "NotSent": "app.domain.errors",
     "Retry": "app.domain.errors",
     "TaskContext": "workers.context",
     "Tool": "workers.llm.messages",
+    "Verdict": "app.domain.input_filters",
 }
 
 H = TypeVar("H", bound=Callable[..., Any])
@@ -121,6 +129,7 @@ def task_type(
     approval_expires_seconds: float | None = None,
     process: Mapping[str, Any] | None = None,
     secrets: tuple[str, ...] | list[str] = (),
+    input_filters: "Sequence[str | InputFilter] | None" = None,
 ) -> Callable[[H], H]:
     """Declare a handler as the task type `name`.
 
@@ -128,7 +137,8 @@ def task_type(
     schemas. `effects` lists the effect types that it may have (default: any), `destructive` those that need an approval
     of that very action; `approval_expires_seconds` is how long an approval that it asks for stays open. `process`
     registers facts that policy rules may look at (contract_sla_s …); `secrets` names what `ctx.secret` may give: each
-    must be there before a run starts. Raises TypeError or ValueError at import when the declaration cannot work.
+    must be there before a run starts. `input_filters` look at documents before a prompt gets them (`ctx.document`).
+    Raises TypeError or ValueError at import when the declaration cannot work.
     """
 
     # Loaded here and not above: a program that only submits tasks has no use for any of it.
@@ -173,6 +183,7 @@ def task_type(
             approval_expires_seconds=approval_expires_seconds,
             process=dict(process or {}),
             secrets=tuple(secrets),
+            input_filters=None if input_filters is None else tuple(input_filters),
         )
         declared = TaskType(
             spec,

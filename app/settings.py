@@ -13,6 +13,7 @@ from pydantic_settings import SettingsError as UnreadableSetting
 
 from app.domain.addresses import parse_allowed
 from app.domain.secret_names import SECRET_NAME
+from app.filter_settings import FilterSettings
 from app.llm_settings import LlmSettings
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -265,6 +266,7 @@ class Settings(BaseSettings):
     approvals: ApprovalSettings = ApprovalSettings()
     retention: RetentionSettings = RetentionSettings()
     llm: LlmSettings = LlmSettings()
+    filters: FilterSettings = FilterSettings()
 
     @field_validator("task_modules", mode="before")
     @classmethod

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from app.domain.effects import EFFECT_TYPE
+from app.domain.input_filters import InputFilter, check_filters
 from app.domain.secret_names import SECRET_NAME
 
 
@@ -38,7 +39,8 @@ class TaskTypeSpec:
 
     `approval_expires_seconds` is how long an approval that its handler asks for stays open; None: as the settings say.
     `effects` are the only effect types that it may have (None: any); those in `destructive` need an approval each.
-    `secrets` names the secrets that its handler may read.
+    `secrets` names the secrets that its handler may read. `input_filters` look at its documents before a prompt gets
+    them, in this order: names of `app.domain.input_filters.BUILT_IN`, or functions of its own; None: as the settings say.
     """
 
     name: str
@@ -56,6 +58,7 @@ class TaskTypeSpec:
     approval_expires_seconds: float | None = None
     process: Mapping[str, Any] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
+    input_filters: tuple[str | InputFilter, ...] | None = None
 
     def __post_init__(self) -> None:
         """Check the declaration. Raises ValueError that names the field and what it should be."""
@@ -74,6 +77,7 @@ class TaskTypeSpec:
             raise ValueError(
                 f"{self.name}: secrets should be names of a letter and then up to 63 letters, digits, _ or -"
             )
+        check_filters(self.name, self.input_filters or ())
         if not 1 <= self.max_attempts <= 100:
             raise ValueError(f"{self.name}: max_attempts should be from 1 to 100")
         if not 0 < self.timeout_seconds <= 7 * 86400:
