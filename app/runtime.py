@@ -32,8 +32,10 @@ class PolicyHolder:
 
     async def refresh(self, connection: AsyncConnection) -> bool:
         """Read the newest version; tells whether it changed. Raises PolicyError when it does not parse."""
+        if await policies.newest_version(connection) in (None, self.current.version):
+            return False
         newest = await policies.newest(connection)
-        if newest is None or newest.version == self.current.version:
+        if newest is None:
             return False
         self.adopt(newest)
         return True

@@ -7,7 +7,7 @@ with its name and what it should be, never with its value.
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from pydantic_settings import SettingsError as UnreadableSetting
 
@@ -115,6 +115,31 @@ class WorkerSettings(_Group):
         return _split(value)
 
 
+class WebhookSettings(_Group):
+    """How the ends of tasks are told to their `callback_url`."""
+
+    try_timeout_seconds: Seconds = Field(10.0, description="for one try in all, from resolving the name to the answer")
+    max_tries: int = Field(8, ge=1, le=50, description="tries of one event before it is given up")
+    backoff_base_seconds: Seconds = Field(5.0, description="the shortest pause between two tries")
+    backoff_cap_seconds: Seconds = Field(
+        14_400.0, description="the longest; pauses grow fourfold and are drawn at random, Retry-After is kept to"
+    )
+    max_in_flight: int = Field(128, ge=1, le=1000, description="tries on their way at the same time")
+    max_in_flight_per_host: int = Field(
+        16, ge=1, le=1000, description="of them to one host; to one that did not answer last, a single one"
+    )
+    max_in_flight_per_tenant: int = Field(32, ge=1, le=1000, description="of them for one tenant")
+    result_max_bytes: int = Field(
+        0, ge=0, le=1024 * 1024, description="results up to this size are sent along; 0: none, only a link to the task"
+    )
+
+    @model_validator(mode="after")
+    def _growing(self) -> "WebhookSettings":
+        if self.backoff_cap_seconds < self.backoff_base_seconds:
+            raise ValueError("backoff_cap_seconds should be at least backoff_base_seconds")
+        return self
+
+
 class OutboundSettings(_Group):
     """What calls to the outside may reach, and how long and how large they may be."""
 
@@ -198,6 +223,30 @@ class ApprovalSettings(_Group):
     )
 
 
+class DependencySettings(_Group):
+    """How workers share the limits of the dependencies that the policy names."""
+
+    slice_seconds: Seconds = Field(
+        2.0, description="how long a worker may use what it was given; renewed at half of it, or lost with the worker"
+    )
+    wait_seconds: Seconds = Field(
+        1.0, description="how long a call waits for a permit; then its task gives the worker back, its attempt unspent"
+    )
+
+
+class BudgetSettings(_Group):
+    """What the dispatcher reckons with before it knows what a task costs."""
+
+    refresh_seconds: Seconds = Field(1.0, description="how often the leader reads what is spent, off its rounds")
+    first_cost_usd: float = Field(
+        0.01, ge=0, allow_inf_nan=False, description="assumed for a task of a type without history"
+    )
+    first_tokens: int = Field(2000, ge=0, description="the same in tokens")
+    look_again_seconds: Seconds = Field(
+        300.0, description="a task whose call would pass a budget comes back after this, or when the day turns"
+    )
+
+
 class RetentionSettings(_Group):
     """How long what has ended is kept, and how its removal is paced."""
 
@@ -216,6 +265,7 @@ class RetentionSettings(_Group):
         730.0, gt=0, description="what each model call cost; the answers themselves go with their tasks"
     )
     release_rounds_days: float = Field(30.0, gt=0, description="what each release put off, and why")
+    spending_days: float = Field(400.0, gt=0, description="what was spent, by day, tenant and type")
     batch_size: int = Field(1000, ge=10, le=10_000, description="rows removed by one statement")
     interval_seconds: Seconds = Field(60.0, description="pause between two turns of the removal")
 
@@ -260,6 +310,7 @@ class Settings(BaseSettings):
     api: ApiSettings = ApiSettings()
     dispatcher: DispatcherSettings = DispatcherSettings()
     worker: WorkerSettings = WorkerSettings()
+    webhooks: WebhookSettings = WebhookSettings()
     outbound: OutboundSettings = OutboundSettings()
     secrets: SecretsSettings = SecretsSettings()
     journal: JournalSettings = JournalSettings()
@@ -267,6 +318,8 @@ class Settings(BaseSettings):
     retention: RetentionSettings = RetentionSettings()
     llm: LlmSettings = LlmSettings()
     filters: FilterSettings = FilterSettings()
+    dependencies: DependencySettings = DependencySettings()
+    budgets: BudgetSettings = BudgetSettings()
 
     @field_validator("task_modules", mode="before")
     @classmethod

@@ -3,16 +3,20 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
+from decimal import Decimal
 from json import loads
 from typing import TYPE_CHECKING, Any
 
 from app.domain.approvals import Approval
 from app.domain.errors import DeadLetter
+from app.filter_settings import FilterSettings
 from app.telemetry.logs import redacted
 from workers.attempt import Attempt
 from workers.bridge import Bridge
 from workers.callbacks import OwnCallbacks
 from workers.declared_secrets import Held, held
+from workers.dependency_call import BlockingDependencyCall, DependencyCall
+from workers.documents.document import Document, Documents
 from workers.journal import Book
 from workers.llm.llm import BlockingLlm, TaskLlm
 from workers.outgoing import BlockingOutgoingHttp, OutgoingHttp
@@ -102,6 +106,29 @@ class TaskContext:
     async def input_text(self, ref: str) -> str:
         """Read a stored input as text. Raises DeadLetter: `missing_input`; `corrupted_input` when not UTF-8."""
         return as_text(await self.input_bytes(ref))
+
+    async def document(self, ref: str) -> Document:
+        """Read a stored input as a document for a prompt: its text (plain, HTML, PDF), as the type's filters leave it.
+
+        Give it to `ctx.llm.complete` as a variable; it goes in as marked data. What the filters found is in the task's
+        history. Raises DeadLetter: `missing_input`, `input_refused`, `corrupted_input`, `encrypted_input`, `no_text`,
+        `document_too_large`, `unsupported_input`.
+        """
+        content, content_type = await self._facilities.read_input(self.owner.tenant_id, ref)
+        return await self._documents.read(self.owner, content, content_type)
+
+    async def filtered(self, text: str, source: str = "text") -> Document:
+        """Have the type's filters look at a text that comes from outside, for a prompt; `source` names it in the history.
+
+        Raises DeadLetter (`input_refused`).
+        """
+        return await self._documents.filtered(self.owner, text, source)
+
+    @property
+    def _documents(self) -> Documents:
+        if self._facilities.documents is None:
+            self._facilities.documents = Documents(FilterSettings())
+        return self._facilities.documents
 
     async def step(self, name: str, call: Callable[..., Any], *arguments: Any, returns: Any = None) -> Any:
         """Do something once: give what `call(*arguments)` returned, in this run or in an earlier one of the task.
@@ -197,6 +224,26 @@ class TaskContext:
         if asking is None:
             raise RuntimeError("ctx.approval: there is nobody to ask outside of a worker")
         return await asking.ask(self.owner, action, detail, expires_seconds=expires_seconds)
+
+    def dependency(self, name: str, estimated_tokens: float = 0) -> DependencyCall:
+        """Call a dependency within its limits: `async with ctx.dependency("crm") as call:`; see `workers/README.md`.
+
+        Raises Snoozed when it is closed, or no permit comes soon: the task goes on later, and no attempt is spent.
+        """
+        if self._facilities.dependencies is None:
+            raise DeadLetter("no_dependencies", "this context was made without dependencies")
+        return self._facilities.dependencies.call(
+            name,
+            priority_class=self.owner.priority_class,
+            estimated_tokens=estimated_tokens,
+            attempt_timeout_seconds=self.owner.timeout_seconds,
+        )
+
+    async def spent(self, *, cost_usd: Decimal = Decimal(0), tokens: int = 0) -> None:
+        """Count money and tokens paid elsewhere towards the budgets; model calls are counted by themselves."""
+        if self._facilities.budgets is None:
+            raise DeadLetter("no_budgets", "this context was made without budgets")
+        await self._facilities.budgets.spent(self.owner, cost_usd=cost_usd, tokens=tokens)
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far the task is (0 to 1); written with the next heartbeat, and only while this attempt owns it."""
@@ -297,6 +344,14 @@ class BlockingTaskContext:
         """Read a stored input as text; see TaskContext."""
         return as_text(self.input_bytes(ref))
 
+    def document(self, ref: str) -> Document:
+        """Read a stored input as a document for a prompt; see TaskContext."""
+        return self._bridge.run(lambda _: self._context.document(ref))
+
+    def filtered(self, text: str, source: str = "text") -> Document:
+        """Have the type's filters look at a text from outside; see TaskContext."""
+        return self._bridge.run(lambda _: self._context.filtered(text, source))
+
     def step(self, name: str, call: Callable[..., Any], *arguments: Any, returns: Any = None) -> Any:
         """Do something once; see TaskContext. A plain `call` runs in the handler's thread and may use the context."""
         return self._bridge.run(lambda here: self._context.step(name, here(call), *arguments, returns=returns))
@@ -351,6 +406,14 @@ class BlockingTaskContext:
                 call_timeout_seconds=call_timeout_seconds,
             )
         )
+
+    def dependency(self, name: str, estimated_tokens: float = 0) -> BlockingDependencyCall:
+        """Call a dependency within its limits: `with ctx.dependency("crm") as call:`; see TaskContext."""
+        return BlockingDependencyCall(self._context.dependency(name, estimated_tokens), self._bridge)
+
+    def spent(self, *, cost_usd: Decimal = Decimal(0), tokens: int = 0) -> None:
+        """Count money and tokens that were paid elsewhere; see TaskContext."""
+        self._bridge.run(lambda _: self._context.spent(cost_usd=cost_usd, tokens=tokens))
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far the task is; see TaskContext."""

@@ -9,9 +9,13 @@ from app.outbound.client import OutboundClient
 from app.runtime import Runtime
 from app.secret_providers import SecretProviders
 from workers.approvals import Approvals, WorkerApprovals
+from workers.budgets import Budgets
 from workers.callbacks import Callbacks
 from workers.context import ReadInput
 from workers.declared_secrets import DeclaredSecrets
+from workers.dependencies import Dependencies
+from workers.documents.document import Documents
+from workers.documents.record import FilterRecord
 from workers.effect_desk import EffectDesk
 from workers.effects import Effects
 from workers.journal import Journal
@@ -31,6 +35,9 @@ class Facilities:
     http: OutboundClient | None = None
     secrets: DeclaredSecrets | None = None
     callbacks: Callbacks | None = None
+    dependencies: Dependencies | None = None
+    budgets: Budgets | None = None
+    documents: Documents | None = None
 
     async def close(self) -> None:
         """Give up what the facilities hold open."""
@@ -40,19 +47,30 @@ class Facilities:
             await self.llm.close()
         if self.http is not None:
             await self.http.close()
+        if self.dependencies is not None:
+            await self.dependencies.close()
 
 
 def open_facilities(runtime: Runtime, *, read_input: ReadInput) -> Facilities:
     """Make the facilities of one process; nothing is connected before it is needed."""
     settings = runtime.settings
     approvals = WorkerApprovals(runtime)
+    dependencies, budgets = Dependencies(runtime), Budgets(runtime)
     return Facilities(
         read_input=read_input,
         journal=Journal(runtime),
         approvals=approvals,
         effects=Effects(EffectDesk(runtime, approvals), close_seconds=settings.worker.cancel_grace_seconds),
-        llm=Llm(settings.llm, DatabaseLedger(runtime.database, runtime.metrics)),
+        llm=Llm(
+            settings.llm,
+            DatabaseLedger(runtime.database, runtime.metrics),
+            dependencies=dependencies,
+            budgets=budgets,
+        ),
         http=OutboundClient(settings.outbound),
         secrets=DeclaredSecrets(SecretProviders(settings.secrets), signing=settings.outbound.signing_secrets),
         callbacks=Callbacks(runtime),
+        dependencies=dependencies,
+        budgets=budgets,
+        documents=Documents(settings.filters, FilterRecord(runtime)),
     )

@@ -21,6 +21,7 @@ from app.telemetry.logs import event
 from workers.dispatcher import DispatcherLoop, listen_for_pokes
 from workers.pool import Pool
 from workers.sweeps.loop import SweepLoop
+from workers.webhooks import WebhookLoop
 
 log = logging.getLogger("despacho.roles")
 
@@ -84,17 +85,21 @@ async def _apart(runtime: Runtime, database_url: str) -> AsyncIterator[Runtime]:
 async def _stand_for_the_lead(runtime: Runtime, stop: asyncio.Event, database_url: str | None, volatile: bool) -> None:
     holder = f"{runtime.name}.{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(3)}"
     sweeps = SweepLoop(runtime)
+    webhooks = WebhookLoop(runtime)
     poker = Poker(runtime)
 
     def on_lead(leading: bool) -> None:
         runtime.dispatcher_poke.forward = None if leading or database_url is None else poker.forward
         sweeps.active(leading)
+        webhooks.active(leading)
         if not leading:
             # Figures of a former leader would stand beside the new one's, and whoever takes the larger would see them.
             runtime.metrics.class_figures(())
             runtime.metrics.dead_letters_open({})
             runtime.metrics.approvals_waiting({})
             runtime.metrics.effects_standing({}, 0)
+            runtime.metrics.dependency_states({}, since_seconds=0.0)
+            runtime.metrics.budgets({})
 
     on_lead(False)
     loop = DispatcherLoop(runtime, Dispatcher(runtime, holder=holder, volatile=volatile), on_lead=on_lead)
@@ -102,6 +107,7 @@ async def _stand_for_the_lead(runtime: Runtime, stop: asyncio.Event, database_ur
     tasks = [
         asyncio.create_task(loop.run(stop), name="dispatcher"),
         asyncio.create_task(sweeps.run(stop), name="sweeps"),
+        asyncio.create_task(webhooks.run(stop), name="webhooks"),
         asyncio.create_task(_take_in_dead_letters(runtime, stop), name="dead-letter ingester"),
     ]
     if database_url is not None:

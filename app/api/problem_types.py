@@ -95,6 +95,10 @@ _ALL = (
         "Nothing has to be sent again: the first call counts, also where its answer was lost.",
     ),
     ProblemType(
+        "webhook_sending", 409, "A try to deliver the event is on its way",
+        "Read it again in a few seconds: it is delivered, or waits for the next try.",
+    ),
+    ProblemType(
         "idempotency_in_flight", 409, "The same submission is being worked on",
         "Send the same request again after `Retry-After`: it answers with the task that the first one made.", True,
     ),

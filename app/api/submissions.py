@@ -116,6 +116,7 @@ def _submission(
         idempotency_key=key,
         endpoint=endpoint if key else None,
         fingerprint=fingerprint(raw) if key else None,
+        callback_url=body.callback_url,
     )
 
 

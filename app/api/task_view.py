@@ -3,15 +3,17 @@
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from sqlalchemy import Row
 
 from app.api.front import Front
 from app.api.schemas.common import money, raw
-from app.api.schemas.tasks import NO_USAGE, ListedTask, Task, TaskError, TaskLinks, TaskSource, Usage
+from app.api.schemas.tasks import NO_USAGE, ListedTask, Task, TaskCallback, TaskError, TaskLinks, TaskSource, Usage
 from app.domain.lifecycle import TaskStatus
 from app.domain.scopes import Scope
+from app.domain.webhooks import WebhookState
 from app.services.callers import Caller
 from app.services.intake import Accepted
 from app.telemetry.tracing import logs_link, trace_link
@@ -39,13 +41,26 @@ def task_of(front: Front, caller: Caller, row: Row[Any], *, with_input: bool = F
         **_common(front, row),
         result=raw(row.result) if may_read else None,
         withheld=["result"] if withheld else msgspec.UNSET,
+        callback=_callback(row.callback_url, row.callback_state, with_url=may_read),
         input=raw(row.input) if with_input else msgspec.UNSET,
     )
 
 
 def listed_task_of(front: Front, row: Row[Any], *, with_result: bool) -> ListedTask:
     """Show a row of a list."""
-    return ListedTask(**_common(front, row), result=raw(row.result) if with_result else msgspec.UNSET)
+    callback = _callback(row.callback_url, msgspec.UNSET, with_url=False)
+    return ListedTask(
+        **_common(front, row), result=raw(row.result) if with_result else msgspec.UNSET, callback=callback
+    )
+
+
+def _callback(
+    url: str | None, state: str | msgspec.UnsetType | None, *, with_url: bool
+) -> TaskCallback | msgspec.UnsetType:
+    if url is None:
+        return msgspec.UNSET
+    told = WebhookState(state) if isinstance(state, str) else state
+    return TaskCallback(urlsplit(url).netloc.lower(), told, url if with_url else msgspec.UNSET)
 
 
 def _common(front: Front, row: Row[Any]) -> dict[str, Any]:
@@ -132,6 +147,7 @@ def accepted_task_of(front: Front, accepted: Accepted) -> Task:
         usage=NO_USAGE,
         metadata=raw(task.metadata),
         links=links_of(front, task.task_id, task.traceparent),
+        callback=_callback(task.callback_url, None, with_url=True),
     )
 
 

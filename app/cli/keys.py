@@ -81,13 +81,24 @@ def create_tenant(
     weight: Annotated[float | None, typer.Option("--weight", help="Its share against the others. [default: 1]")] = None,
     max_open_tasks: Annotated[int | None, typer.Option("--max-open-tasks", min=0, help="Quota.")] = None,
     rate: Annotated[float | None, typer.Option("--rate", help="Submissions a second at most.")] = None,
+    budget_usd: Annotated[
+        str | None, typer.Option("--budget-usd", help="Dollars a day (UTC) at most, such as 10.00.")
+    ] = None,
+    budget_tokens: Annotated[int | None, typer.Option("--budget-tokens", min=0, help="Tokens a day at most.")] = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Make a tenant."""
     quotas: dict[str, Json] = {"max_open_tasks": max_open_tasks} if max_open_tasks is not None else {}
     quotas |= {"submit_rate_per_second": rate} if rate is not None else {}
+    budget: dict[str, Json] = {"cost_usd_per_day": budget_usd} if budget_usd is not None else {}
+    budget |= {"tokens_per_day": budget_tokens} if budget_tokens is not None else {}
     made = client.tenants.create(
-        tenant_id, name, service_class=service_class or None, weight=weight, quotas=quotas or None
+        tenant_id,
+        name,
+        service_class=service_class or None,
+        weight=weight,
+        quotas=quotas or None,
+        budget=budget or None,
     )
     show_one(made, output=output, id_of=lambda item: str(item["tenant_id"]))
 
@@ -95,7 +106,7 @@ def create_tenant(
 @command(tenants, "list")
 def list_tenants(client: Client, limit: Limit = None, output: Output = Format.TABLE) -> None:
     """List tenants, newest first."""
-    columns = ("tenant_id", "name", "service_class", "weight", "quotas", "created_at")
+    columns = ("tenant_id", "name", "service_class", "weight", "quotas", "budget", "created_at")
     items = client.tenants.list(at_most=wanted(output, limit))
     show_list(items, output=output, columns=columns, id_of=lambda item: str(item["tenant_id"]), limit=limit)
 

@@ -1,4 +1,4 @@
-"""Commands of operators: pause and resume, schedules, classes, workers."""
+"""Commands of operators: pause and resume, schedules, classes, workers, dependencies, budgets."""
 
 from typing import Annotated
 
@@ -21,6 +21,8 @@ def add_to(program: typer.Typer) -> None:
     command(program, "pauses")(pauses)
     command(program, "classes")(classes)
     command(program, "workers")(workers)
+    command(program, "dependencies")(dependencies)
+    command(program, "budgets")(budgets)
     command(program, "top")(top)
     program.add_typer(schedules)
 
@@ -71,6 +73,26 @@ def workers(client: Client, output: Output = Format.TABLE) -> None:
     columns = ("worker_id", "pool", "classes", "slots", "draining", "heartbeat_at", "current_tasks")
     items = client.workers.list()
     show_list(items, output=output, columns=columns, id_of=lambda i: str(i["worker_id"]), limit=ALL_ROWS)
+
+
+def dependencies(client: Client, output: Output = Format.TABLE) -> None:
+    """Show which dependencies let calls through, until when not, and what is in use of their limits."""
+    columns = (
+        *("name", "state", "since", "closed_until", "ceiling", "in_use", "waiting"),
+        *("concurrency", "requests_per_minute", "tokens_per_minute", "reserve"),
+    )
+    items = client.dependencies.list()
+    show_list(items, output=output, columns=columns, id_of=lambda i: str(i["name"]), limit=ALL_ROWS)
+
+
+def budgets(client: Client, limit: Limit = None, output: Output = Format.TABLE) -> None:
+    """Show what is spent of the budgets today, and what is left."""
+    columns = (
+        *("on", "cost_usd_per_day", "spent_cost_usd", "remaining_cost_usd"),
+        *("tokens_per_day", "spent_tokens", "remaining_tokens", "share_spent", "opens_at"),
+    )
+    items = client.budgets.list(at_most=wanted(output, limit))
+    show_list(items, output=output, columns=columns, id_of=lambda i: str(i["on"]), limit=limit)
 
 
 @command(schedules, "list")

@@ -18,6 +18,7 @@ from app.cli.ending import FAILED, INTERRUPTED, WRONG_USAGE, CommandFailed
 from app.cli.keys import keys, tenants
 from app.cli.output import printable
 from app.cli.tasks import tasks
+from app.cli.webhooks import webhooks
 from app.settings import SettingsError
 
 program = typer.Typer(
@@ -29,7 +30,7 @@ program = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 service_commands.add_to(program)
-for group in (tasks, approvals, dlq, effects, bulk, keys, tenants):
+for group in (tasks, approvals, dlq, effects, bulk, webhooks, keys, tenants):
     program.add_typer(group)
 operation.add_to(program)
 

@@ -61,6 +61,7 @@ def submit(
     due_at: Annotated[str | None, typer.Option("--due-at", help="RFC 3339; when it should be done.")] = None,
     valid_until: Annotated[str | None, typer.Option("--valid-until", help="RFC 3339; useless after.")] = None,
     max_attempts: Annotated[int | None, typer.Option("--max-attempts", min=1, help="Fewer than the type's.")] = None,
+    callback_url: Annotated[str | None, typer.Option("--callback-url", help="Told of the end by a POST.")] = None,
     metadata: Annotated[list[str] | None, typer.Option("--metadata", help="name=value; may be repeated.")] = None,
     idempotency_key: Annotated[
         str | None, typer.Option("--idempotency-key", help="The same key makes one task. [default: a random one]")
@@ -78,6 +79,7 @@ def submit(
         not_before=not_before,
         due_at=due_at,
         valid_until=valid_until,
+        callback_url=callback_url,
     )
     if input_ is not None:
         body["input"] = json_from(input_, "--input")

@@ -10,6 +10,7 @@ from app.client.nouns.bulk_actions import BulkActions
 from app.client.nouns.dead_letters import DeadLetters
 from app.client.nouns.effects import Effects
 from app.client.nouns.inputs import Inputs
+from app.client.nouns.limits import Budgets, Dependencies
 from app.client.nouns.operation import Classes, Health, Pauses, TaskTypes, Workers
 from app.client.nouns.policy import Policies
 from app.client.nouns.raw import Raw
@@ -42,6 +43,8 @@ class Nouns(Submitting[S], Generic[S]):
         self.pauses = Pauses(shell)
         self.classes = Classes(shell)
         self.workers = Workers(shell)
+        self.dependencies = Dependencies(shell)
+        self.budgets = Budgets(shell)
         self.policy = Policies(shell)
         self.tenants = Tenants(shell)
         self.keys = Keys(shell)

@@ -29,6 +29,7 @@ class Head:
     timeout_seconds: float = 60.0
     preemptible: bool = False
     depends_on: tuple[str, ...] = ()
+    attempt: int = 1
 
 
 @dataclass(frozen=True, slots=True)

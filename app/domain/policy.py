@@ -1,4 +1,6 @@
-"""The policy as values: classes, rules, limits. What a file must look like is `policy_file`; nothing here decides.
+"""The policy as values: classes, rules, limits, dependencies, budgets.
+
+What a file must look like is `policy_file`; nothing here decides.
 
 Class names exist in the policy and nowhere else in the code. A class's rank is its order in the file: 0 goes first.
 `aging`, `may_preempt`, `on_saturation` and `contingency` are read and checked, so that a policy may already say them;
@@ -10,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from app.domain.budgets import Budget
 from app.domain.conditions import Condition
+from app.domain.dependencies import Dependency
 
 DEFAULT_REASON = "DEFAULT"
 
@@ -120,10 +124,18 @@ class Policy:
     limits: tuple[Limit, ...] = ()
     document: str = field(default="", compare=False, repr=False, kw_only=True)
     effects: tuple[EffectRule, ...] = ()
+    dependencies: tuple[Dependency, ...] = ()
+    budgets: tuple[Budget, ...] = ()
     by_name: Mapping[str, PriorityClass] = field(init=False, compare=False, repr=False)
+    _dependencies: Mapping[str, Dependency] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "by_name", {one.name: one for one in self.classes})
+        object.__setattr__(self, "_dependencies", {one.name: one for one in self.dependencies})
+
+    def dependency(self, name: str) -> Dependency:
+        """Give what the policy says of a dependency; of one that it does not name, the usual without limits."""
+        return self._dependencies.get(name) or Dependency(name)
 
     def __hash__(self) -> int:
         return hash(self.version)

@@ -18,6 +18,7 @@ from app.domain.policy import (
     PriorityClass,
     Rule,
 )
+from app.domain.policy_dependencies import read_budgets, read_dependencies
 from app.domain.policy_section import Problem, Problems, Section
 
 MAXIMUM_CLASSES = 10
@@ -82,18 +83,32 @@ class _Reader:
     def policy(self) -> Policy | None:
         top = Section("", 0, self.document, self.lines, self.problems, "the policy")
         version, owner, default = top.text("version"), top.text("owner"), top.text("default_class")
-        sections = {name: list(self._tables(top, name)) for name in ("class", "rule", "limit", "effect")}
+        sections = {
+            name: list(self._tables(top, name)) for name in ("class", "rule", "limit", "effect", "dependency", "budget")
+        }
         top.finish(also=sections)
         classes = self._classes(top, sections["class"])
         names = self._class_names(sections["class"])
         rules = self._rules(sections["rule"], names)
         limits = self._limits(sections["limit"])
         effects = self._effects(sections["effect"])
+        dependencies = read_dependencies(sections["dependency"], names)
+        budgets = read_budgets(sections["budget"])
         if default and default not in names:
             top.problem("default_class", f"unknown class {default!r}; it must be one of {', '.join(names) or 'none'}")
         if version is None or owner is None or default is None or self.problems.found:
             return None
-        return Policy(version, owner, default, tuple(classes), tuple(rules), tuple(limits), tuple(effects))
+        return Policy(
+            version,
+            owner,
+            default,
+            tuple(classes),
+            tuple(rules),
+            tuple(limits),
+            tuple(effects),
+            tuple(dependencies),
+            tuple(budgets),
+        )
 
     def _tables(self, top: Section, name: str) -> Iterator[Section]:
         found = top.values.get(name, [])

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import TypeVar
@@ -99,6 +100,34 @@ class Section:
             return default
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
             return float(value)
+        self._wrong(key, value, wanted)
+        return None
+
+    def number(self, key: str, least: float, most: float, default: float) -> float | None:
+        """Read a number from `least` to `most`."""
+        wanted = f"a number from {least:g} to {most:g}"
+        value = self._value(key, wanted, required=False)
+        if value is None:
+            return default
+        if isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most:
+            return float(value)
+        self._wrong(key, value, wanted)
+        return None
+
+    def amount(self, key: str) -> Decimal | None:
+        """Read an amount of money, None where it is absent: a text or a number from 0 on, with at most 6 decimals."""
+        wanted = 'an amount of dollars such as "10.00", with at most 6 decimals'
+        value = self._value(key, wanted, required=False)
+        if value is None:
+            return None
+        try:
+            amount = (
+                Decimal(str(value)) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+            )
+        except InvalidOperation:
+            amount = None
+        if amount is not None and amount.is_finite() and 0 <= amount < 10**12 and amount == round(amount, 6):
+            return amount
         self._wrong(key, value, wanted)
         return None
 

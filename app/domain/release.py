@@ -18,7 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from app.domain.budgets import Purse
 from app.domain.capacity import Capacity, Seats
+from app.domain.dependencies import DependencyGate
 from app.domain.fairness import Head, TenantHeads, Turns
 from app.domain.limits import ClassGate, Limits
 from app.domain.policy import Policy, PriorityClass
@@ -38,6 +40,9 @@ class Waiting(StrEnum):
     NO_CONSUMERS = "no_consumers"
     PAUSED = "paused"
     LIMIT = "limit"
+    DEPENDENCY_CLOSED = "dependency_closed"
+    DEPENDENCY_LIMIT = "dependency_limit"
+    BUDGET = "budget"
     NO_SEAT = "no_seat"
     TENANTS_TURN = "tenants_turn"
 
@@ -48,8 +53,9 @@ class Demand:
 
     `heads` gives per class the tenants with the lowest virtual times and the first tasks of each. `in_flight` counts
     released and running tasks by limit (`type:x`, `tenant:y`, `group:z`, `dependency:d`). `paused` has the spellings
-    `class:…`, `type:…`, `tenant:…`, `group:…`, `dependency:…`. `passed_over` comes from the previous plan; when it is
-    lost (a new leader), a turn only comes later.
+    `class:…`, `type:…`, `tenant:…`, `group:…`, `dependency:…`. `dependencies` are those that stop or bound something,
+    by name; `purse` holds the budgets. `passed_over` comes from the previous plan; when it is lost (a new leader), a
+    turn only comes later.
     """
 
     heads: Mapping[str, Sequence[TenantHeads]]
@@ -58,6 +64,8 @@ class Demand:
     paused: frozenset[str] = frozenset()
     passed_over: Mapping[str, int] = field(default_factory=dict)
     max_releases: int = 1_000
+    dependencies: Mapping[str, DependencyGate] = field(default_factory=dict)
+    purse: Purse | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +125,7 @@ class _Round:
         self.policy = policy
         self.demand = demand
         self.seats = Seats(policy, capacity)
-        self.limits = Limits(policy, demand.in_flight, demand.paused)
+        self.limits = Limits(policy, demand.in_flight, demand.paused, demand.dependencies, demand.purse)
         self.gates: dict[str, ClassGate] = {}
         self.turns: dict[str, Turns] = {}
         self.active: list[PriorityClass] = []
@@ -126,7 +134,7 @@ class _Round:
         for one in policy.classes:
             if demand.heads.get(one.name) and self._open(one):
                 self.active.append(one)
-                gate = None if self.limits.idle else self.gates.setdefault(one.name, ClassGate(self.limits))
+                gate = None if self.limits.idle else self.gates.setdefault(one.name, ClassGate(self.limits, one.name))
                 self.turns[one.name] = Turns(demand.heads[one.name], demand.clocks.get(one.name, 0.0), gate)
 
     def plan(self) -> Plan:
@@ -250,8 +258,7 @@ class _Round:
             following, left, next_start = self.turns[name].left()
             stopped = self.gates[name].stopped if name in self.gates else {}
             counts = (
-                (Waiting.PAUSED, stopped.get("paused", 0)),
-                (Waiting.LIMIT, stopped.get("limit", 0)),
+                *((Waiting(why), count) for why, count in stopped.items()),
                 (Waiting.NO_SEAT, following),
                 (Waiting.TENANTS_TURN, left - following),
             )

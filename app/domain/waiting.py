@@ -1,7 +1,7 @@
 """Why a task is still waiting: one typed reason and one plain sentence, from its place and the latest plan."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -20,6 +20,9 @@ class WaitReason(StrEnum):
     NO_SEAT = "no_seat"
     TENANTS_TURN = "tenants_turn"
     LIMIT = "limit"
+    DEPENDENCY_CLOSED = "dependency_closed"
+    DEPENDENCY_LIMIT = "dependency_limit"
+    BUDGET = "budget"
     RELEASED = "released"
     RUNNING = "running"
     FINAL = "final"
@@ -38,19 +41,26 @@ class Place:
     due_at: datetime | None = None
     released: bool = False
     virtual_time: float | None = None
+    snoozed: tuple[str, str] | None = None
+    """Why the last attempt gave its worker back, and in which words, while the task waits for that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
     """The latest plan's figures and what is paused, by its spelling (`class:common`) with the reason given.
 
-    `served` are the classes that live workers serve. `put_off` has no entry for a class in which nothing was put off.
+    `served` are the classes that live workers serve. `dependencies` and `budgets` say of those that stop the task what
+    is wrong with them, as a sentence by name; `saturated` are dependencies whose calls wait. `put_off` has no entry for
+    a class in which nothing was put off.
     """
 
     served: frozenset[str]
     paused: Mapping[str, str]
     limits_full: frozenset[str]
     put_off: Mapping[str, PutOff]
+    dependencies: Mapping[str, str] = field(default_factory=dict)
+    saturated: frozenset[str] = frozenset()
+    budgets: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +69,9 @@ class Explanation:
 
     reason: WaitReason
     detail: str
+
+
+_SNOOZES = frozenset({WaitReason.DEPENDENCY_CLOSED, WaitReason.DEPENDENCY_LIMIT, WaitReason.BUDGET})
 
 
 def explain_waiting(place: Place, situation: Situation) -> Explanation:
@@ -70,6 +83,9 @@ def _by_status(place: Place) -> Explanation | None:
     match place.status:
         case TaskStatus.RUNNING:
             return Explanation(WaitReason.RUNNING, "It is not waiting: a worker is running it.")
+        case TaskStatus.SCHEDULED if place.snoozed is not None and place.snoozed[0] in _SNOOZES:
+            why, words = place.snoozed
+            return Explanation(WaitReason(why), f"{words} It comes back from {_when(place.due_at)} on.".strip())
         case TaskStatus.SCHEDULED:
             return Explanation(WaitReason.NOT_BEFORE, f"It may not start before {_when(place.due_at)}.")
         case TaskStatus.FAILED_RETRYABLE:
@@ -95,9 +111,24 @@ def _by_obstacle(place: Place, situation: Situation) -> Explanation | None:
     if place.priority_class not in situation.served:
         detail = f"No live worker serves the class {place.priority_class}; start one that does."
         return Explanation(WaitReason.NO_CONSUMERS, detail)
+    if (stopped := _by_dependency(place, situation)) is not None:
+        return stopped
     full = next((name for name in names if name in situation.limits_full), None)
     if full is not None:
         return Explanation(WaitReason.LIMIT, f"{full} has as many tasks in flight as its limit allows.")
+    return None
+
+
+def _by_dependency(place: Place, situation: Situation) -> Explanation | None:
+    closed = next((name for name in place.depends_on if name in situation.dependencies), None)
+    if closed is not None:
+        return Explanation(WaitReason.DEPENDENCY_CLOSED, situation.dependencies[closed])
+    if situation.budgets:
+        return Explanation(WaitReason.BUDGET, next(iter(situation.budgets.values())))
+    busy = next((name for name in place.depends_on if name in situation.saturated), None)
+    if busy is not None:
+        detail = f"Calls of {busy} already wait for its limits; the task goes when they have passed."
+        return Explanation(WaitReason.DEPENDENCY_LIMIT, detail)
     return None
 
 

@@ -59,7 +59,7 @@ async def story(runtime: Runtime, actor: Actor, either_id: str) -> Story:
         if item.task_id is None:
             return Story(item, None, None)
         task = (await get_tasks(connection, [item.task_id])).get(item.task_id)
-    return Story(item, task, await history.read_story(runtime.database, item.task_id))
+    return Story(item, task, None if task is None else await history.read_story(runtime, task))
 
 
 @dataclass(frozen=True, slots=True)

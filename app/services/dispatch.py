@@ -19,6 +19,8 @@ from app.domain.capacity import Capacity, Pool, Seats
 from app.domain.policy_file import PolicyError
 from app.domain.release import Demand, Plan, plan_release
 from app.runtime import Runtime
+from app.services.budgets import PurseKeeper
+from app.services.gates import Gates
 from app.services.in_flight import InFlight, Pace
 from app.services.releases import by_limit, figures_of, message_of, pools_of, tenant_heads
 from app.store import delayed, flights, lanes, leaders, looks, tallies, workers
@@ -54,6 +56,9 @@ class Dispatcher:
         self._pools: tuple[Pool, ...] = ()
         self._paused: frozenset[str] = frozenset()
         self._by_limit: Counter[str] = Counter()
+        self._counts_by_limit = False
+        self._gates = Gates()
+        self._purse = PurseKeeper(self.runtime)
         self._passed_over: Mapping[str, int] = {}
         self._clocks: dict[str, float] = {}
         self._floors: dict[int, datetime] = {}
@@ -81,6 +86,7 @@ class Dispatcher:
         """Let what is being published finish."""
         if self._publishing:
             await asyncio.wait(self._publishing)
+        await self._purse.close()
 
     async def round(self) -> int:
         """Do one round; returns how many tasks it moved (to the waiting, or to the broker).
@@ -120,27 +126,34 @@ class Dispatcher:
     # --- what the world looks like ---------------------------------------------------------------------------------
 
     async def _look(self) -> None:
-        """Read the tallies and the pauses; now and then also workers, the policy, and a full count."""
+        """Read tallies, pauses and dependencies; now and then also workers, the policy, and a full count."""
         world, count = self._world_pace.due(), self._count_pace.due()
         started = time.monotonic()
         seen = await looks.look(self.runtime.database)
         self._counts.tallied(seen.tallies)
         self._paused = seen.paused
-        if not (world or count):
+        self._gates.look(self.runtime.policy.current, seen, self._by_limit)
+        await self._purse.look()
+        is_counted, self._counts_by_limit = self._counts_by_limit, self._limits_something()
+        if not (world or count or (self._counts_by_limit and not is_counted)):
             return
         async with self.runtime.database.transaction() as connection:
             if world:
                 self._pools = pools_of(await workers.live(connection))
                 await self._refresh_policy(connection)
             in_flight = await flights.counts(connection) if count else {}
-            if self.runtime.policy.current.limits:
+            if self._counts_by_limit:
                 self._by_limit = by_limit(await flights.counts_by_name(connection), self.runtime.registry)
+                self._gates.look(self.runtime.policy.current, seen, self._by_limit)
         if count:
             self._counts.counted(in_flight, await tallies.read(self.runtime.database))
         if world:
             self._world_pace.ran(started)
         if count:
             self._count_pace.ran(started)
+
+    def _limits_something(self) -> bool:
+        return bool(self.runtime.policy.current.limits or self._gates.now)
 
     async def _refresh_policy(self, connection: AsyncConnection) -> None:
         try:
@@ -191,6 +204,8 @@ class Dispatcher:
             clocks=self._clocks,
             in_flight=self._by_limit,
             paused=self._paused,
+            dependencies=self._gates.now,
+            purse=self._purse.purse,
             passed_over=self._passed_over,
             max_releases=most,
         )
@@ -211,12 +226,17 @@ class Dispatcher:
             kind, _, name = paused.partition(":")
             if kind in skip:
                 skip[kind].append(name)
+        class_types = self._gates.stopped(self.runtime.policy.current, self.runtime.registry, self._paused)
+        tenant_types, firsts = self._purse.tenant_types()
         heads = await lanes.heads(
             self.runtime.database,
             budgets=budgets,
-            skip_types=skip["type"],
+            skip_types=[*skip["type"], *self._purse.types()],
             skip_tenants=skip["tenant"],
             skip_groups=skip["group"],
+            skip_class_types=class_types,
+            skip_tenant_types=tenant_types,
+            skip_firsts=firsts,
             floors={} if full else self._floors,
             max_lanes=MAX_LANES,
         )
@@ -265,7 +285,9 @@ class Dispatcher:
         self._clocks.update(plan.clocks)
         for row in rows:
             self._counts.count[row.priority_class] += 1
-        if self.runtime.policy.current.limits:
+        self._gates.released([row.task_type for row in rows], self.runtime.registry)
+        self._purse.released((row.tenant_id, row.task_type) for row in rows)
+        if self._counts_by_limit:
             self._by_limit.update(
                 by_limit(Counter((r.task_type, r.tenant_id, r.task_group) for r in rows), self.runtime.registry)
             )

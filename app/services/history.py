@@ -17,10 +17,12 @@ from app.domain.effects import EffectState
 from app.domain.lifecycle import WAITING, TaskStatus, is_final
 from app.domain.release import PutOff, Waiting
 from app.domain.waiting import Place, Situation, explain_waiting
+from app.runtime import Runtime
+from app.services import obstacles
+from app.services.obstacles import Obstacles
 from app.services.releases import put_off_in
 from app.store import effect_lists, journal, llm_usage, pauses, standing, workers
 from app.store import history as store
-from app.store.database import Database
 from app.store.llm_usage import AttemptUsage
 
 __all__ = ["AttemptUsage", "Entry", "Story", "compose", "read_story"]
@@ -60,10 +62,12 @@ class Story:
     suspended: Row[Any] | None
     spent: Mapping[int, AttemptUsage]
     """What the model calls of each attempt took, by its fence."""
+    obstacles: Obstacles
 
 
-async def read_story(database: Database, task_id: str) -> Story:
+async def read_story(runtime: Runtime, task: Row[Any]) -> Story:
     """Read the parts, in one transaction."""
+    task_id = task.task_id
 
     async def work(connection: AsyncConnection) -> Story:
         attempts = await store.attempts_of(connection, task_id, MOST_ATTEMPTS)
@@ -86,9 +90,10 @@ async def read_story(database: Database, task_id: str) -> Story:
             await standing.class_figures(connection),
             await standing.suspended_of(connection, task_id),
             await llm_usage.by_attempt(connection, task_id),
+            await obstacles.read(runtime, connection, task),
         )
 
-    return await database.run(work)
+    return await runtime.database.run(work)
 
 
 def compose(task: Row[Any], story: Story, depends_on: tuple[str, ...] = ()) -> list[Entry]:
@@ -183,6 +188,7 @@ def _standing(task: Row[Any], story: Story, depends_on: tuple[str, ...]) -> Entr
         due_at=story.delayed.due_at if story.delayed is not None else None,
         released=story.flight is not None,
         virtual_time=story.virtual_time,
+        snoozed=_snoozed(story),
     )
     figures = json.loads(story.latest_round.figures) if story.latest_round is not None else {}
     put_off = _put_off(task, story, figures)
@@ -191,6 +197,9 @@ def _standing(task: Row[Any], story: Story, depends_on: tuple[str, ...]) -> Entr
         paused=story.paused,
         limits_full=frozenset(figures.get("limits_full", ())),
         put_off=put_off,
+        dependencies=story.obstacles.dependencies,
+        saturated=story.obstacles.saturated,
+        budgets=story.obstacles.budgets,
     )
     found = explain_waiting(place, situation)
     detail: dict[str, object] = {"because": found.detail, "put_off": {}}
@@ -205,6 +214,13 @@ def _standing(task: Row[Any], story: Story, depends_on: tuple[str, ...]) -> Entr
         detail["put_off"] = behind.reasons
         detail["seats"] = {name: getattr(behind, name) for name in ("reach", "reserve", "maximum", "load")}
     return Entry(task.updated_at, "waiting", found.reason.value, None, _text(detail))
+
+
+def _snoozed(story: Story) -> tuple[str, str] | None:
+    last = story.attempts[-1] if story.attempts else None
+    if last is None or last.outcome != "snoozed" or last.error_type is None:
+        return None
+    return last.error_type, last.error_message or ""
 
 
 def _put_off(task: Row[Any], story: Story, figures: Mapping[str, Any]) -> dict[str, PutOff]:

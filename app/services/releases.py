@@ -60,9 +60,25 @@ def tenant_heads(heads: Sequence[LaneHeads], registry: Mapping[str, TaskType]) -
         tenants = grouped.setdefault(lane.priority_class, {})
         _, _, rows = tenants.setdefault(lane.tenant_id, (lane.virtual_time, lane.weight, []))
         rows.extend(
-            Head(task_id, lane.task_type, lane.task_group, order_at, cost, timeout_seconds, preemptible, depends_on)
-            for task_id, order_at, cost, timeout_seconds, preemptible in zip(
-                lane.task_ids, lane.order_ats, lane.costs, lane.timeouts_seconds, lane.preemptibles, strict=True
+            Head(
+                task_id,
+                lane.task_type,
+                lane.task_group,
+                order_at,
+                cost,
+                timeout_seconds,
+                preemptible,
+                depends_on,
+                attempt,
+            )
+            for task_id, order_at, cost, timeout_seconds, preemptible, attempt in zip(
+                lane.task_ids,
+                lane.order_ats,
+                lane.costs,
+                lane.timeouts_seconds,
+                lane.preemptibles,
+                lane.attempts,
+                strict=True,
             )
         )
     return {

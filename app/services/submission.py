@@ -16,6 +16,7 @@ from app.domain.task_types import COST_WEIGHTS
 from app.ids import mint
 from app.runtime import Runtime
 from app.services.errors import FieldError, Invalid
+from app.services.webhooks import callback_errors
 from app.store.database import LockTimeout, is_data_error
 from app.store.submissions import NewTask, Outcome, Stored, insert_tasks
 from app.task_modules import TaskType
@@ -54,6 +55,7 @@ class Submission:
     idempotency_key: str | None = None
     endpoint: str | None = None
     fingerprint: bytes | None = None
+    callback_url: str | None = None
 
 
 def prepare(runtime: Runtime, tenant: TenantFacts, subject: str, may_claim: bool, asked: Submission) -> NewTask:
@@ -70,7 +72,7 @@ def prepare(runtime: Runtime, tenant: TenantFacts, subject: str, may_claim: bool
         )
     spec = task_type.spec
     now = runtime.now()
-    _check(task_type, asked, now)
+    _check(runtime, task_type, asked, now)
     classified = runtime.policy.classifier.classify(
         spec,
         Asked(
@@ -110,10 +112,11 @@ def prepare(runtime: Runtime, tenant: TenantFacts, subject: str, may_claim: bool
         idempotency_key=asked.idempotency_key,
         endpoint=asked.endpoint,
         fingerprint=asked.fingerprint,
+        callback_url=asked.callback_url,
     )
 
 
-def _check(task_type: TaskType, asked: Submission, now: datetime) -> None:
+def _check(runtime: Runtime, task_type: TaskType, asked: Submission, now: datetime) -> None:
     spec = task_type.spec
     errors: list[FieldError] = []
     if asked.input is not None and asked.input_ref is not None:
@@ -129,6 +132,8 @@ def _check(task_type: TaskType, asked: Submission, now: datetime) -> None:
             errors.append(FieldError("#/valid_until", "has passed already: it should lie ahead"))
         if asked.not_before is not None and asked.not_before >= asked.valid_until:
             errors.append(FieldError("#/not_before", "should lie before valid_until"))
+    if asked.callback_url is not None:
+        errors.extend(callback_errors(runtime, asked.callback_url))
     if errors:
         raise Invalid(errors)
 

@@ -8,9 +8,11 @@ from typing import Any
 from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.runtime import Runtime
 from app.services.actors import AuditEntry
+from app.services.budgets import BudgetStanding, standings_of
 from app.services.callers import Caller
-from app.services.errors import Conflict, Forbidden, Invalid
+from app.services.errors import Conflict, Forbidden, Invalid, NotFound
 from app.services.submission import TenantFacts
 from app.services.ttl_cache import TtlCache
 from app.store import tenants as store
@@ -69,7 +71,7 @@ async def create_tenant(database: Database, caller: Caller, tenant: NewTenant) -
     async def work(connection: AsyncConnection) -> Row[Any] | None:
         row = await store.add(connection, tenant)
         if row is not None:
-            detail = json.dumps({"service_class": tenant.service_class, "weight": tenant.weight})
+            detail = json.dumps(_audited(tenant))
             await entry.write(connection, target=tenant.tenant_id, tenant_id=tenant.tenant_id, detail=detail)
         return row
 
@@ -78,6 +80,26 @@ async def create_tenant(database: Database, caller: Caller, tenant: NewTenant) -
     if row is None:
         raise Conflict("tenant_exists", "There is a tenant of this id already.")
     return row
+
+
+def _audited(tenant: NewTenant) -> dict[str, object]:
+    budget = {
+        "cost_usd_per_day": None if tenant.budget_cost_usd_per_day is None else str(tenant.budget_cost_usd_per_day),
+        "tokens_per_day": tenant.budget_tokens_per_day,
+    }
+    return {"service_class": tenant.service_class, "weight": tenant.weight, "budget": budget}
+
+
+async def read_tenant(runtime: Runtime, tenant_id: str) -> tuple[Row[Any], list[BudgetStanding]]:
+    """Read one tenant with how its budgets stand, its own and the policy's. Raises NotFound."""
+
+    async def work(connection: AsyncConnection) -> tuple[Row[Any], list[BudgetStanding]]:
+        row = await store.find(connection, tenant_id)
+        if row is None:
+            raise NotFound
+        return row, await standings_of(runtime, connection, tenant_id)
+
+    return await runtime.database.run(work)
 
 
 async def list_tenants(database: Database, *, after: str | None, limit: int) -> Sequence[Row[Any]]:

@@ -186,7 +186,9 @@ states AS (DELETE FROM checkpoints c USING removed r WHERE c.task_id = r.task_id
 answers AS (
     UPDATE llm_calls c SET response = NULL FROM removed r WHERE c.task_id = r.task_id AND c.response IS NOT NULL
 ),
-addresses AS (DELETE FROM callbacks c USING removed r WHERE c.task_id = r.task_id)
+addresses AS (DELETE FROM callbacks c USING removed r WHERE c.task_id = r.task_id),
+hooks AS (DELETE FROM webhooks w USING removed r WHERE w.task_id = r.task_id RETURNING w.webhook_id),
+tries AS (DELETE FROM webhook_tries y USING hooks h WHERE y.webhook_id = h.webhook_id)
 SELECT dead_letter_id FROM gone
 """)
 

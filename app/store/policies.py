@@ -7,6 +7,7 @@ from app.domain.policy import Policy
 from app.domain.policy_file import parse_policy
 
 _NEWEST = text("SELECT document FROM policies ORDER BY position DESC LIMIT 1")
+_VERSION = text("SELECT version FROM policies ORDER BY position DESC LIMIT 1")
 _ADD = text("""
 INSERT INTO policies (version, document, owner, author, created_at)
 VALUES (:version, :document, :owner, :author, clock_timestamp()) ON CONFLICT (version) DO NOTHING
@@ -18,6 +19,12 @@ async def newest(connection: AsyncConnection) -> Policy | None:
     """Read the policy in force, or None in an empty database. Raises PolicyError when it does not parse."""
     document = (await connection.execute(_NEWEST)).scalar_one_or_none()
     return None if document is None else parse_policy(document)
+
+
+async def newest_version(connection: AsyncConnection) -> str | None:
+    """Name the version in force, or None in an empty database."""
+    version: str | None = (await connection.execute(_VERSION)).scalar_one_or_none()
+    return version
 
 
 async def add(connection: AsyncConnection, policy: Policy, document: str, author: str) -> None:

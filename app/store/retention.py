@@ -47,7 +47,9 @@ states AS (DELETE FROM checkpoints c USING gone g WHERE c.task_id = g.task_id),
 answers AS (
     UPDATE llm_calls c SET response = NULL FROM gone g WHERE c.task_id = g.task_id AND c.response IS NOT NULL
 ),
-addresses AS (DELETE FROM callbacks c USING gone g WHERE c.task_id = g.task_id)
+addresses AS (DELETE FROM callbacks c USING gone g WHERE c.task_id = g.task_id),
+hooks AS (DELETE FROM webhooks w USING gone g WHERE w.task_id = g.task_id RETURNING w.webhook_id),
+tries AS (DELETE FROM webhook_tries y USING hooks h WHERE y.webhook_id = h.webhook_id)
 SELECT (SELECT max(task_id) FROM seen) AS last, (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM gone) AS removed
 """)
 
@@ -110,6 +112,7 @@ _OTHERS = {
     "inputs": _INPUTS,
     "idempotency_keys": text(_by_time("idempotency_keys", "tenant_id, endpoint, key", "created_at")),
     "release_rounds": text(_by_time("release_rounds", "round_id", "at")),
+    "spending": text(_by_time("spending", "day, tenant_id, type, shard", "day")),
     "bulk_actions": text(_by_time("bulk_actions", "bulk_action_id", "updated_at", "AND state <> 'running'")),
 }
 # The audit has no index by time; its ids are ordered by time.
@@ -138,7 +141,7 @@ async def remove_effects(connection: AsyncConnection, *, now: datetime, days: fl
 
 
 async def remove_old(connection: AsyncConnection, what: str, *, days: float, limit: int) -> int:
-    """Remove up to `limit` rows of `inputs`, `idempotency_keys`, `release_rounds` or `bulk_actions`."""
+    """Remove up to `limit` rows of `inputs`, `idempotency_keys`, `release_rounds`, `spending` or `bulk_actions`."""
     return (await connection.execute(_OTHERS[what], {"days": days, "limit": limit})).rowcount
 
 

@@ -14,6 +14,8 @@
     effect_calls  calls whose outcome is not known yet; a row lives from reservation to confirmation.
     llm_calls  one row per model call: its intent, what it cost, and the answer that a later run gets back unpaid.
     events     the irregular part of the history; the regular part is derived from tasks, attempts and release_rounds.
+    webhooks   one row per end of a task that named a callback_url, written by the trigger `task_ended` on `tasks` in
+               the transaction of the end, whichever statement made it.
 
 Times are the database's `clock_timestamp()`; ids are text in the "C" collation, time-ordered, minted by the server.
 """
@@ -54,6 +56,9 @@ tenants = sa.Table(
     sa.Column("submit_burst", sa.Integer),
     sa.Column("max_open_tasks", sa.Integer),
     _when("created_at", nullable=False),
+    sa.Column("budget_cost_usd_per_day", sa.Numeric),
+    sa.Column("budget_tokens_per_day", sa.BigInteger),
+    sa.Column("budget_retry_margin", sa.Double),
 )
 
 api_keys = sa.Table(
@@ -122,6 +127,7 @@ tasks = sa.Table(
     sa.Column("submitted_by", sa.Text, nullable=False),
     sa.Column("traceparent", sa.Text),
     sa.Column("tracestate", sa.Text),
+    sa.Column("callback_url", sa.Text),
     sa.Index("ix_tasks_tenant_id_task_id", "tenant_id", "task_id"),
     sa.Index("ix_tasks_input_ref", "input_ref", postgresql_where=sa.text("input_ref IS NOT NULL")),
     postgresql_with={"fillfactor": "60", "autovacuum_vacuum_scale_factor": "0.05"},
@@ -591,4 +597,112 @@ prompt_versions = sa.Table(
     sa.Column("version", sa.Integer, primary_key=True, autoincrement=False),
     _name("sha256"),
     _when("first_used_at", nullable=False),
+)
+
+dependencies = sa.Table(
+    "dependencies",
+    metadata,
+    _name("name", primary_key=True),
+    sa.Column("standing", sa.Text, nullable=False),
+    _when("updated_at", nullable=False),
+    postgresql_with={"fillfactor": "30", **_BUSY},
+)
+
+dependency_slices = sa.Table(
+    "dependency_slices",
+    metadata,
+    _name("dependency", primary_key=True),
+    _name("worker_id", primary_key=True),
+    sa.Column("slices", sa.Text, nullable=False),
+    sa.Column("probes", sa.Integer, nullable=False),
+    sa.Column("in_use", sa.Integer, nullable=False),
+    sa.Column("waiting", sa.Integer, nullable=False),
+    _when("expires_at", nullable=False),
+    postgresql_with={"fillfactor": "30", **_BUSY},
+)
+
+# What was spent, by UTC day. The shard keeps workers that write at the same time off each other's rows.
+spending = sa.Table(
+    "spending",
+    metadata,
+    sa.Column("day", sa.Date, primary_key=True),
+    _name("tenant_id", primary_key=True),
+    _name("type", primary_key=True),
+    sa.Column("shard", sa.SmallInteger, primary_key=True),
+    sa.Column("cost_usd", sa.Numeric, nullable=False),
+    sa.Column("tokens", sa.BigInteger, nullable=False),
+    sa.Column("calls", sa.BigInteger, nullable=False),
+    sa.Column("attempts", sa.BigInteger, nullable=False),
+    postgresql_with={"fillfactor": "70"},
+)
+
+budget_alerts = sa.Table(
+    "budget_alerts",
+    metadata,
+    sa.Column("day", sa.Date, primary_key=True),
+    _name("subject", primary_key=True),
+)
+
+webhook_secrets = sa.Table(
+    "webhook_secrets",
+    metadata,
+    _name("webhook_secret_id", primary_key=True),
+    _name("tenant_id", sa.ForeignKey("tenants.tenant_id")),
+    sa.Column("secret", sa.Text, nullable=False),
+    sa.Column("created_by", sa.Text),
+    _when("created_at", nullable=False),
+    _when("valid_until"),
+    sa.Index("ix_webhook_secrets_tenant_id", "tenant_id"),
+)
+
+webhooks = sa.Table(
+    "webhooks",
+    metadata,
+    _name("webhook_id", primary_key=True),
+    _name("task_id"),
+    _name("tenant_id"),
+    _name("priority_class"),
+    _name("host"),
+    _name("event"),
+    _name("task_type"),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    _name("error_type", nullable=True),
+    sa.Column("error_message", sa.Text),
+    sa.Column("error_retryable", sa.Boolean),
+    _when("submitted_at", nullable=False),
+    _when("ended_at", nullable=False),
+    _name("state"),
+    # While `sending`, next_try_at is when somebody else may try: the sender is taken for dead then.
+    sa.Column("sending", sa.Boolean, nullable=False, server_default="false"),
+    _when("next_try_at", nullable=False),
+    sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("tries_forgiven", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("last_status_code", sa.Integer),
+    _name("last_error_type", nullable=True),
+    _when("last_try_at"),
+    _when("settled_at"),
+    sa.Index("ix_webhooks_task_id", "task_id", "webhook_id"),
+    sa.Index("ix_webhooks_tenant_id_webhook_id", "tenant_id", "webhook_id"),
+    sa.Index("ix_webhooks_state_webhook_id", "state", "webhook_id"),
+    sa.Index(
+        "ix_webhooks_turn",
+        "tenant_id",
+        "host",
+        "priority_class",
+        "next_try_at",
+        "webhook_id",
+        postgresql_where=sa.text("state = 'waiting'"),
+    ),
+    postgresql_with=_BUSY,
+)
+
+webhook_tries = sa.Table(
+    "webhook_tries",
+    metadata,
+    _name("webhook_id", primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    _when("started_at", nullable=False),
+    sa.Column("seconds", sa.Double, nullable=False),
+    sa.Column("status_code", sa.Integer),
+    _name("error_type", nullable=True),
 )

@@ -56,6 +56,7 @@ class NewTask(msgspec.Struct, frozen=True, gc=False):
     idempotency_key: str | None = None
     endpoint: str | None = None
     fingerprint: bytes | None = None
+    callback_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ _COLUMNS: tuple[tuple[str, str], ...] = (
     ("timeout_seconds", "float8"), ("not_before", "timestamptz"), ("due_at", "timestamptz"),
     ("valid_until", "timestamptz"), ("valid_for_seconds", "float8"), ("start_within_seconds", "float8"),
     ("metadata", "text"), ("submitted_by", "text"), ("traceparent", "text"), ("tracestate", "text"),
-    ("idempotency_key", "text"), ("endpoint", "text"), ("fingerprint", "bytea"), ("lane_no", "bigint"),
+    ("idempotency_key", "text"), ("endpoint", "text"), ("fingerprint", "bytea"), ("callback_url", "text"), ("lane_no", "bigint"),
 )  # fmt: skip
 
 _GIVEN = (
@@ -137,11 +138,11 @@ stored AS (
     INSERT INTO tasks (task_id, tenant_id, type, task_group, status, priority_class, reason_code, policy_version, facts,
         requested_class, source_ref, source_version, input, input_ref, cost_class, preemptible, max_attempts,
         timeout_seconds, submitted_at, not_before, due_at, valid_until, updated_at, metadata, submitted_by, traceparent,
-        tracestate)
+        tracestate, callback_url)
     SELECT task_id, tenant_id, type, task_group, CASE WHEN later THEN 'scheduled' ELSE 'queued' END, priority_class,
         reason_code, policy_version, facts, requested_class, source_ref, source_version, input, input_ref, cost_class,
         preemptible, max_attempts, timeout_seconds, submitted_at, not_before, due_at, limit_at, submitted_at,
-        metadata, submitted_by, traceparent, tracestate
+        metadata, submitted_by, traceparent, tracestate, callback_url
     FROM fresh ORDER BY task_id
     RETURNING task_id, status, submitted_at, valid_until
 ),

@@ -29,11 +29,17 @@ TASK_COLUMNS = (
     "task_id, type, tenant_id, task_group, status, priority_class, reason_code, policy_version, requested_class, "
     "source_ref, source_version, input_ref, cost_class, preemptible, attempts, max_attempts, timeout_seconds, "
     "next_attempt_at, submitted_at, not_before, due_at, valid_until, started_at, finished_at, updated_at, "
-    "cancel_requested_at, progress, error_type, error_message, error_retryable, metadata, submitted_by, traceparent"
+    "cancel_requested_at, progress, error_type, error_message, error_retryable, metadata, submitted_by, traceparent, "
+    "callback_url"
 )
 
+_CALLBACK_STATE = (
+    "CASE WHEN callback_url IS NOT NULL THEN (SELECT w.state FROM webhooks w WHERE w.task_id = tasks.task_id "
+    "ORDER BY w.webhook_id DESC LIMIT 1) END AS callback_state"
+)
 _GET = text(
-    f"SELECT {TASK_COLUMNS}, result, input, facts, crashes, {USAGE} AS usage FROM tasks WHERE task_id = ANY(CAST(:ids AS text[]))"
+    f"SELECT {TASK_COLUMNS}, result, input, facts, crashes, {_CALLBACK_STATE}, {USAGE} AS usage FROM tasks "
+    "WHERE task_id = ANY(CAST(:ids AS text[]))"
 )
 
 

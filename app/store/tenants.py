@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import Row, text
@@ -9,7 +10,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.database import Database
 
-_COLUMNS = "tenant_id, name, service_class, weight, submit_rate_per_second, submit_burst, max_open_tasks, created_at"
+_COLUMNS = (
+    "tenant_id, name, service_class, weight, submit_rate_per_second, submit_burst, max_open_tasks, created_at, "
+    "budget_cost_usd_per_day, budget_tokens_per_day, budget_retry_margin"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +27,15 @@ class NewTenant:
     submit_rate_per_second: float | None = None
     submit_burst: int | None = None
     max_open_tasks: int | None = None
+    budget_cost_usd_per_day: Decimal | None = None
+    budget_tokens_per_day: int | None = None
+    budget_retry_margin: float | None = None
 
 
 _ADD = text(f"""
 INSERT INTO tenants ({_COLUMNS})
 VALUES (:tenant_id, :name, :service_class, :weight, :submit_rate_per_second, :submit_burst, :max_open_tasks,
-        clock_timestamp())
+        clock_timestamp(), :budget_cost_usd_per_day, :budget_tokens_per_day, :budget_retry_margin)
 ON CONFLICT (tenant_id) DO NOTHING RETURNING {_COLUMNS}
 """)
 _GET = text(f"SELECT {_COLUMNS} FROM tenants WHERE tenant_id = :tenant_id")
@@ -49,6 +56,11 @@ async def get(database: Database, tenant_id: str) -> Row[Any] | None:
     """Read one tenant."""
     rows = await database.execute_hot(_GET, {"tenant_id": tenant_id})
     return rows[0] if rows else None
+
+
+async def find(connection: AsyncConnection, tenant_id: str) -> Row[Any] | None:
+    """Read one tenant, in a transaction."""
+    return (await connection.execute(_GET, {"tenant_id": tenant_id})).one_or_none()
 
 
 async def list_tenants(connection: AsyncConnection, *, after: str | None, limit: int) -> Sequence[Row[Any]]:

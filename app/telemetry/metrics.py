@@ -70,6 +70,7 @@ class Metrics:
         self._model = BoundedLabel(50, _MODEL)
         self._token_kind = FixedLabel(_TOKENS)
         self._status = FixedLabel(TaskStatus)
+        self._dependency = BoundedLabel(50)
         self._method = FixedLabel(_METHODS)
 
         count, gauge, histogram = self._counter, self._gauge, self._histogram
@@ -129,6 +130,24 @@ class Metrics:
         self._llm_tokens = count("llm_tokens", "Tokens of model calls, estimates included.", *call, "kind")
         self._llm_cost = count("llm_cost_usd", "Cost of model calls with a known price.", *call)
         self._llm_seconds = histogram("llm_seconds", "Time a model call took.", _CALL, *call)
+        by_dependency = ("dependency",)
+        self._dependency_state = gauge(
+            "dependency_state",
+            "0 closed (calls pass), 1 half-open (probes only), 2 open (nothing passes).",
+            *by_dependency,
+        )
+        self._dependency_shut = count("dependency_open_seconds", "Time a dependency was not closed.", *by_dependency)
+        self._dependency_calls = count(
+            "dependency_calls", "Calls by how they ended, those that got no permit included.", *by_dependency, "outcome"
+        )
+        self._dependency_used = gauge("dependency_calls_in_progress", "Calls under way here.", *by_dependency)
+        self._budget_share = gauge("budget_spent_share", "Largest share spent today, by kind of budget.", "kind")
+        self._budgets_near = gauge("budgets_nearly_spent", "Budgets of which 80 % is spent today.", "kind")
+        self._budgets_spent = gauge("budgets_spent", "Budgets that are spent for today.", "kind")
+        self._webhook_tries = count("webhook_tries", "Tries to deliver events.", "priority_class", "outcome")
+        self._webhook_seconds = histogram("webhook_try_seconds", "Duration of one try.", _FAST)
+        self._webhook_delay = histogram("webhook_delay_seconds", "Time from end to delivered.", _LONG, *by_class)
+        self._webhooks_waiting = gauge("webhooks_waiting", "Events not delivered and not given up.", *by_class)
 
         self._requests = count("http_requests", "Requests answered.", "route", "method", "status_class")
         self._request_seconds = histogram("http_request_seconds", "Time to answer.", _FAST, "route", "method")
@@ -242,7 +261,24 @@ class Metrics:
         """Count running tasks that were taken back from a worker that died."""
         self._workers_lost.add((self._class(priority_class),), count)
 
+    def webhook_tried(self, priority_class: str, outcome: str, seconds: float) -> None:
+        """Count one try to deliver an event; `outcome` is delivered, retried or failed."""
+        self._webhook_tries.add((self._class(priority_class), self._name(outcome)), 1)
+        self._webhook_seconds.observe((), [seconds])
+
+    def webhook_delivered(self, priority_class: str, seconds_since_end: float) -> None:
+        """Record how long after the end of its task an event was taken by its receiver."""
+        self._webhook_delay.observe((self._class(priority_class),), [seconds_since_end])
+
     # How things stand.
+    def webhooks_waiting(self, by_class: Mapping[str, int]) -> None:
+        """Replace the number of events that wait to be delivered; who stops leading passes an empty mapping."""
+        depth: dict[tuple[str, ...], float] = {}
+        for priority_class, count in by_class.items():
+            key = (self._class(priority_class),)
+            depth[key] = depth.get(key, 0.0) + count
+        self._webhooks_waiting.replace(depth)
+
     def class_figures(self, figures: Iterable[ClassFigures]) -> None:
         """Replace the figures of all classes; a dispatcher that stops leading passes an empty list."""
         rows = [((self._class(row.priority_class),), row) for row in figures]
@@ -294,6 +330,32 @@ class Metrics:
             depth[key] = depth.get(key, 0.0) + count
         self._in_doubt.replace(depth)
         self._overdue.put((), overdue)
+
+    def dependency_called(self, dependency: str, outcome: str, count: int = 1) -> None:
+        """Count calls by how they ended: ok, failed, dependency_limit, dependency_closed."""
+        self._dependency_calls.add((self._dependency(dependency), self._name(outcome)), count)
+
+    def dependency_in_use(self, dependency: str, calls: int) -> None:
+        """Say how many calls of a dependency are under way in this process."""
+        self._dependency_used.put((self._dependency(dependency),), calls)
+
+    def dependency_states(self, states: Mapping[str, int], *, since_seconds: float) -> None:
+        """Replace the states of all dependencies (0 closed, 1 half-open, 2 open), which lasted `since_seconds` more."""
+        known: dict[tuple[str, ...], float] = {
+            (self._dependency(name),): float(state) for name, state in states.items()
+        }
+        self._dependency_state.replace(known)
+        for labels, state in known.items():
+            self._dependency_shut.add(labels, since_seconds if state else 0.0)
+
+    def budgets(self, shares: Mapping[str, Sequence[float]]) -> None:
+        """Replace how much of the budgets is spent today, by kind (all, tenant, type)."""
+        kinds: dict[tuple[str, ...], list[float]] = {
+            (self._name(kind),): list(found) for kind, found in shares.items() if found
+        }
+        self._budget_share.replace({kind: max(found) for kind, found in kinds.items()})
+        self._budgets_near.replace({kind: sum(share >= 0.8 for share in found) for kind, found in kinds.items()})
+        self._budgets_spent.replace({kind: sum(share >= 1 for share in found) for kind, found in kinds.items()})
 
     def leading(self, is_leader: bool) -> None:
         """Say whether this process leads the dispatchers."""

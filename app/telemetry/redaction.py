@@ -34,6 +34,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (re.compile(r"\beyJ[A-Za-z0-9_-]{6,600}\.[A-Za-z0-9_-]{1,2000}(?:\.[A-Za-z0-9_-]{0,1000})?"), HIDDEN),
     (re.compile(r"\b(?:dsp|sk|rk|pk|ghp|gho|glpat|xox[abprs])[_-][A-Za-z0-9_-]{6,}"), HIDDEN),
+    (re.compile(r"\bwhsec_[A-Za-z0-9+/_=-]{6,}"), HIDDEN),
     (re.compile(r"\bAKIA[0-9A-Z]{12,}"), HIDDEN),
     (re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}\.[\w.-]{1,190}"), "[email]"),
 )

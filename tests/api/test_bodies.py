@@ -117,7 +117,6 @@ INVALID: list[tuple[dict[str, object], list[str]]] = [
     ({}, ["#/type"]),
     ({"type": "echo", "unknown": 1}, ["#"]),
     ({"type": "echo", "supersede_key": "x"}, ["#/supersede_key"]),
-    ({"type": "echo", "callback_url": "https://example.org"}, ["#/callback_url"]),
     ({"type": "echo", "max_attempts": "3"}, ["#/max_attempts"]),
     ({"type": "echo", "max_attempts": 0}, ["#/max_attempts"]),
     ({"type": "echo", "max_attempts": 6}, ["#/max_attempts"]),

@@ -7,7 +7,7 @@ from app.ids import mint
 from tests.api.world import World, problem
 from tests.support.work import dead, rows
 
-_NOUNS = {"input_ref": "input", "approval_id": "appr"}
+_NOUNS = {"input_ref": "input", "approval_id": "appr", "webhook_secret_id": "whsecret"}
 # Named by what everybody may know, not by what somebody owns.
 _OPEN = {"task_type", "code"}
 

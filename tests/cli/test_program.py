@@ -56,6 +56,8 @@ def help_of(*command: str) -> str:
         ("keys create --role admin", "--tenant T or --platform"),
         ("keys create --platform", "--role or --scope"),
         ("pause common --reason r", "class:C"),
+        ("webhooks redeliver", "Missing argument"),
+        ("webhooks secret --overlap-hours -1", "--overlap-hours"),
         ("up --port 70000", "--port"),
         ("worker --slots 0", "--slots"),
         ("api", "DESPACHO_DATABASE_URL: is not set; it should be postgresql://user:password@host:5432/name"),

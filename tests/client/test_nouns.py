@@ -47,6 +47,8 @@ CALLS: list[tuple[str, str, Callable[[], Request[Any]], object]] = [
     ),
     ("GET", "/v1/task-types", lambda: NOUNS.task_types.list(), None),
     ("GET", "/v1/task-types/a", lambda: NOUNS.task_types.get("a"), None),
+    ("GET", "/v1/dependencies", lambda: NOUNS.dependencies.list(), None),
+    ("GET", "/v1/budgets", lambda: NOUNS.budgets.list(), None),
     ("GET", "/v1/inputs/i", lambda: NOUNS.inputs.read("i"), None),
     (
         "POST", "/v1/schedules", lambda: NOUNS.schedules.create("n", "0 7 * * *", {"type": "a"}),

@@ -54,9 +54,10 @@ def a_head(
     timeout_seconds: float = 600.0,
     preemptible: bool = False,
     depends_on: tuple[str, ...] = (),
+    attempt: int = 1,
 ) -> Head:
     order_at = NOW - timedelta(seconds=age_seconds)
-    return Head(task_id, task_type, group, order_at, cost, timeout_seconds, preemptible, depends_on)
+    return Head(task_id, task_type, group, order_at, cost, timeout_seconds, preemptible, depends_on, attempt)
 
 
 def a_tenant(

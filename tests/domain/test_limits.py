@@ -1,7 +1,10 @@
 """Running caps and pauses."""
 
+from dataclasses import replace
+
 import pytest
 
+from app.domain.dependencies import Dependency, DependencyGate
 from app.domain.fairness import TenantHeads
 from app.domain.limits import ClassGate, Limits
 from app.domain.policy import Limit, LimitKind
@@ -73,6 +76,35 @@ def test_a_limit_holds_across_classes_and_the_higher_rank_goes_first() -> None:
     plan = plan_release(one_pool(policy, 10), demand, policy)
 
     assert [release.priority_class for release in plan.releases] == ["high", "high", "low"]
+
+
+def test_a_closed_dependency_stops_its_tasks_and_a_probing_one_lets_a_few_through() -> None:
+    policy = a_policy(a_class("only", nominal=0))
+    heads = [*(a_head(f"a{n}", "ask", age_seconds=9, depends_on=("llm",)) for n in range(5)), a_head("b", "other")]
+
+    def released(left: int | None) -> list[str]:
+        gate = DependencyGate(Dependency("llm"), left, frozenset())
+        demand = Demand({"only": [TenantHeads("acme", 0, 1, heads)]}, dependencies={"llm": gate})
+        return [one.task_id for one in plan_release(one_pool(policy, 10), demand, policy).releases]
+
+    assert released(0) == ["b"]
+    assert released(2) == ["a0", "a1", "b"]
+    assert released(None) == ["a0", "a1", "a2", "a3", "a4", "b"]
+
+
+def test_calls_that_wait_hold_back_their_classes_and_not_the_one_with_a_reserve() -> None:
+    policy = a_policy(a_class("high", nominal=0), a_class("low", nominal=0))
+    gate = DependencyGate(Dependency("llm", concurrency=5, reserve={"high": 0.2}), None, frozenset({""}))
+    head = a_head("t", "ask", depends_on=("llm",))
+    demand = Demand(
+        {"high": [TenantHeads("one", 0, 1, [head])], "low": [TenantHeads("two", 0, 1, [replace(head, task_id="u")])]},
+        dependencies={"llm": gate},
+    )
+
+    plan = plan_release(one_pool(policy, 10), demand, policy)
+
+    assert [one.priority_class for one in plan.releases] == ["high"]
+    assert plan.waiting["low"].reasons == {Waiting.DEPENDENCY_LIMIT: 1}
 
 
 def test_a_paused_class_releases_nothing_and_lends_its_reserve() -> None:

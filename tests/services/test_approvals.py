@@ -347,7 +347,7 @@ async def test_a_waiting_task_is_counted_listed_explained_and_not_hurried(runtim
         )
     task = await get_task(runtime.database, task_id)
     assert task is not None
-    last = history.compose(task, await history.read_story(runtime.database, task_id))[-1]
+    last = history.compose(task, await history.read_story(runtime, task))[-1]
     with pytest.raises(Conflict) as refused:
         await cancellation.retry_now(runtime, ANN, task_id)
 

@@ -54,7 +54,7 @@ def settings_of(*, modules: Sequence[str] = TASK_MODULES, **groups: Mapping[str,
     }
     for name, values in groups.items():
         quick.setdefault(name, {}).update(values)
-    return Settings(_env_file=None, task_modules=list(modules), **quick)  # type: ignore[arg-type]
+    return Settings(_env_file=None, task_modules=list(dict.fromkeys([*TASK_MODULES, *modules])), **quick)  # type: ignore[arg-type]
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ from app.runtime import Runtime
 from app.services import inputs
 from app.services.actors import ServiceActor
 from app.settings import RetentionSettings, Settings
+from app.store import dead_letters
 from tests.services.test_inputs import a_stream
 from tests.support.runtimes import a_runtime
 from tests.support.work import a_tenant, dead, finished, rows, submitted
@@ -39,7 +40,7 @@ async def age(runtime: Runtime, days: float, *task_ids: str) -> None:
     """Have tasks been submitted and ended so long ago, under ids of that time."""
     (row,) = await rows(runtime, "SELECT clock_timestamp() - :days * interval '1 day' AS at", days=days)
     prefix = least_at("task", row["at"])[: len("task_") + 10]
-    for table in ("tasks", "attempts", "events", "steps", "checkpoints", "dead_letters"):
+    for table in ("tasks", "attempts", "events", "steps", "checkpoints", "dead_letters", "webhooks"):
         await rows(
             runtime,
             f"UPDATE {table} SET task_id = :prefix || right(task_id, 16) WHERE task_id = ANY(CAST(:ids AS text[]))",
@@ -191,3 +192,20 @@ async def test_an_input_that_was_looked_at_just_now_is_safe_whatever_the_setting
         await run_once(runtime)
 
         assert len(await rows(runtime, "SELECT 1 FROM inputs")) == 1
+
+
+async def test_events_for_receivers_go_with_their_tasks(runtime: Runtime) -> None:
+    url = "https://hooks.example.com/"
+    old, young, letter = await submitted(runtime, 3, callback_url=url)
+    await finished(runtime, [old, young])
+    letters = await dead(runtime, [letter])
+    await rows(runtime, "INSERT INTO webhook_tries SELECT webhook_id, 1, clock_timestamp(), 0.1, 500 FROM webhooks")
+    await age(runtime, 31, old)
+
+    await run_once(runtime)
+    async with runtime.database.transaction() as connection:
+        await dead_letters.purge(connection, [letters[letter]])
+
+    left = await rows(runtime, "SELECT w.task_id FROM webhooks w JOIN webhook_tries y USING (webhook_id)")
+    assert [row["task_id"] for row in left] == [young]
+    assert await rows(runtime, "SELECT count(*) AS n FROM webhook_tries") == [{"n": 1}]

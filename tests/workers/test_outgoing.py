@@ -12,7 +12,7 @@ from tests.support.contexts import an_attempt
 from tests.support.http_server import Server, a_response, serving
 from tests.support.rabbitmq import RabbitNode
 from tests.support.work import rows
-from tests.support.world import TASK_MODULE, World, a_world
+from tests.support.world import World, a_world
 from workers.outgoing import bound_headers
 
 CANARY = "kanarie-8f2c1d"
@@ -38,7 +38,7 @@ async def world(database_url: str, rabbit: RabbitNode) -> AsyncIterator[World]:
         database_url,
         rabbit.url,
         outbound={"allowed_networks": "127.0.0.1"},
-        modules=[TASK_MODULE, "tests.support.http_tasks"],
+        modules=["tests.support.http_tasks"],
     ) as opened:
         yield opened
 

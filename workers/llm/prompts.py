@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from app.domain.json_text import clean_text
 from app.domain.llm import LlmFailure
+from workers.documents.document import Document
 from workers.llm.messages import Message
 
 FirstUsed = Callable[[str, int, str], Awaitable[str]]
@@ -68,6 +69,8 @@ class Prompt:
         if unknown := sorted(values.keys() - self.variables):
             known = ", ".join(sorted(self.variables)) or "none"
             raise self._invalid(f"has no variable {', '.join(unknown)}; it has: {known}")
+        if told := sorted(name for name in self.plain & values.keys() if isinstance(values[name], Document)):
+            raise self._invalid(f"takes {', '.join(told)} as it is, and a document only goes in as data")
         texts = {name: self._text(name, value) for name, value in values.items()}
         put = {name: text if name in self.plain else marked_data(name, text, salt=salt) for name, text in texts.items()}
         system, user = (_VARIABLE.sub(lambda found: put[found[1].strip()], part) for part in (self.system, self.user))
@@ -78,6 +81,8 @@ class Prompt:
     def _text(self, name: str, value: Any) -> str:
         if isinstance(value, str):
             return clean_text(value)
+        if isinstance(value, Document):
+            return clean_text(value.text)
         if isinstance(value, BaseModel):
             return clean_text(value.model_dump_json())
         if value is None:

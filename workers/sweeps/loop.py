@@ -14,6 +14,7 @@ from app.telemetry.logs import event
 from workers.sweeps import (
     approvals,
     bulk,
+    dependencies,
     effects,
     expiry,
     figures,
@@ -56,6 +57,12 @@ def sweeps_of(runtime: Runtime) -> tuple[Sweep, ...]:
         Sweep("republish", republish.run_once, republish.INTERVAL_SECONDS),
         Sweep("figures", figures.run_once, figures.INTERVAL_SECONDS, most_share=0.05),
         Sweep("llm_calls", partial(llm_calls.run_once, cursor=llm_calls.Cursor()), llm_calls.INTERVAL_SECONDS),
+        Sweep(
+            "dependencies",
+            partial(dependencies.run_once, clock=dependencies.Clock()),
+            dependencies.INTERVAL_SECONDS,
+            most_share=0.05,
+        ),
         Sweep("vacuum", vacuum.run_once, vacuum.INTERVAL_SECONDS, most_share=0.05),
         Sweep("retention", partial(retention.run_once, cursor=retention.Cursor()), every_seconds),
     )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from app.runtime import Runtime
 from app.settings import RetentionSettings
-from app.store import approvals, dead_letters, pauses, retention, schedules, workers
+from app.store import approvals, dead_letters, pauses, retention, schedules, webhook_secrets, workers
 
 BATCHES_PER_TURN = 50
 
@@ -63,6 +63,7 @@ async def _others(runtime: Runtime, settings: RetentionSettings) -> int:
         "inputs": settings.inputs_days,
         "idempotency_keys": settings.idempotency_days,
         "release_rounds": settings.release_rounds_days,
+        "spending": settings.spending_days,
         "bulk_actions": settings.final_tasks_days,
     }
     removed = 0
@@ -89,4 +90,5 @@ async def _others(runtime: Runtime, settings: RetentionSettings) -> int:
         removed += await pauses.forget_over(connection)
         await approvals.withdraw(connection, settings.batch_size)
         await workers.forget_dead(connection)
+        removed += await webhook_secrets.forget_over(connection)
     return removed

@@ -33,8 +33,8 @@ async def read_attempts(
 ) -> Response:
     """List every attempt, the running one included."""
     front = front_of(request)
-    await visible_task(front, caller, task_id)
-    story = await read_story(front.runtime.database, task_id)
+    task = await visible_task(front, caller, task_id)
+    story = await read_story(front.runtime, task)
     items = [ended_attempt(row, story.spent) for row in story.attempts]
     if story.flight is not None and story.flight.fence is not None:
         items.append(_running(story.flight, story.spent))

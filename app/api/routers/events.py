@@ -29,7 +29,7 @@ async def read_events(
     """Tell what happened to a task and why; for one that waits, the last entry says what it waits for."""
     front = front_of(request)
     task = await visible_task(front, caller, task_id)
-    story = await read_story(front.runtime.database, task_id)
+    story = await read_story(front.runtime, task)
     task_type = front.runtime.registry.get(task.type)
     entries = compose(task, story, task_type.spec.depends_on if task_type is not None else ())
     items = [Event(one.at, one.kind, one.reason, one.actor, raw(one.detail)) for one in entries]

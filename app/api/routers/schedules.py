@@ -147,6 +147,7 @@ def _task(asked: Submission) -> dict[str, object]:
         "requested_class": asked.requested_class,
         "max_attempts": asked.max_attempts,
         "timeout_seconds": asked.timeout_seconds,
+        "callback_url": asked.callback_url,
         "metadata": None if asked.metadata is None else msgspec.Raw(asked.metadata.encode()),
     }
     return {name: value for name, value in found.items() if value is not None}

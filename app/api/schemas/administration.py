@@ -1,6 +1,7 @@
 """Tenants, keys and the audit trail as they come in and go out."""
 
 from datetime import datetime
+from decimal import Decimal
 from typing import Annotated
 
 import msgspec
@@ -21,6 +22,25 @@ class Quotas(Body):
     max_open_tasks: Annotated[int | None, Field(ge=0, le=1_000_000_000)] = None
 
 
+_AMOUNT = r"^[0-9]{1,12}(\.[0-9]{1,6})?$"
+
+
+class DailyBudget(Body):
+    """What a tenant may spend in a UTC day; at least one of money and tokens."""
+
+    cost_usd_per_day: Annotated[str | None, Field(pattern=_AMOUNT, max_length=19, examples=["10.00"])] = None
+    tokens_per_day: Annotated[int | None, Field(ge=0, le=10**15)] = None
+    retry_margin: Annotated[
+        float | None, Field(ge=0, lt=1, allow_inf_nan=False, description="share kept for retries; default: 0.1")
+    ] = None
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> "DailyBudget":
+        if self.cost_usd_per_day is None and self.tokens_per_day is None:
+            raise PydanticCustomError("budget_empty", "give cost_usd_per_day, tokens_per_day, or both")
+        return self
+
+
 class TenantOrder(Body):
     """A tenant to make."""
 
@@ -29,6 +49,7 @@ class TenantOrder(Body):
     service_class: Label = "standard"
     weight: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False, description="share against other tenants")] = 1.0
     quotas: Quotas | None = None
+    budget: DailyBudget | None = None
 
 
 class TenantQuotas(msgspec.Struct, frozen=True):
@@ -39,6 +60,36 @@ class TenantQuotas(msgspec.Struct, frozen=True):
     max_open_tasks: int | None
 
 
+class BudgetAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A budget and how it stands today (UTC). Amounts are exact decimals; what is not limited is null."""
+
+    on: str
+    cost_usd_per_day: Decimal | None
+    tokens_per_day: int | None
+    retry_margin: float
+    spent_cost_usd: Decimal
+    spent_tokens: int
+    remaining_cost_usd: Decimal | None
+    remaining_tokens: int | None
+    share_spent: float
+    opens_at: datetime
+
+
+class BudgetPage(msgspec.Struct, frozen=True):
+    """Budgets: those of the policy first, then those of tenants by id."""
+
+    items: list[BudgetAnswer]
+    next_page_token: str | None
+
+
+class TenantBudget(msgspec.Struct, frozen=True):
+    """What a tenant may spend in a UTC day; null means no limit."""
+
+    cost_usd_per_day: Decimal | None
+    tokens_per_day: int | None
+    retry_margin: float
+
+
 class TenantAnswer(msgspec.Struct, frozen=True):
     """A tenant."""
 
@@ -47,7 +98,14 @@ class TenantAnswer(msgspec.Struct, frozen=True):
     service_class: str
     weight: float
     quotas: TenantQuotas
+    budget: TenantBudget | None
     created_at: datetime
+
+
+class TenantStanding(TenantAnswer, frozen=True, kw_only=True):
+    """A tenant with every budget that holds for all of its tasks, and how it stands."""
+
+    budgets: list[BudgetAnswer]
 
 
 class TenantPage(msgspec.Struct, frozen=True):

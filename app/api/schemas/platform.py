@@ -74,6 +74,34 @@ class ClassPage(msgspec.Struct, frozen=True):
     next_page_token: str | None
 
 
+class DependencyAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A dependency. In the words of circuit breakers, `closed` lets calls through and `open` none.
+
+    `ceiling` is how many calls at once the breaker allows for now; limits are null where the policy sets none.
+    """
+
+    name: str
+    state: Literal["closed", "half_open", "open"]
+    since: datetime | None
+    closed_until: datetime | None
+    openings: int
+    ceiling: int | None
+    in_use: int
+    waiting: int
+    workers: int
+    concurrency: int | None
+    requests_per_minute: int | None
+    tokens_per_minute: int | None
+    reserve: dict[str, float]
+
+
+class DependencyPage(msgspec.Struct, frozen=True):
+    """The dependencies, by name."""
+
+    items: list[DependencyAnswer]
+    next_page_token: str | None
+
+
 class WorkerAnswer(msgspec.Struct, frozen=True):
     """A live worker."""
 

@@ -9,8 +9,9 @@ from pydantic import Field, JsonValue, StringConstraints
 from app.api.problems import Problem
 from app.api.schemas.common import Body, Instant, Json, Label, Money
 from app.domain.lifecycle import TaskStatus
+from app.domain.webhooks import WebhookState
 
-LATER_FIELDS = frozenset({"supersede_key", "callback_url"})
+LATER_FIELDS = frozenset({"supersede_key"})
 
 
 class Source(Body):
@@ -39,6 +40,14 @@ class TaskSubmission(Body):
     max_attempts: Annotated[int | None, Field(ge=1, le=100, description="may only lower the type's")] = None
     timeout_seconds: Annotated[
         float | None, Field(gt=0, le=604_800, allow_inf_nan=False, description="may only lower the type's")
+    ] = None
+    callback_url: Annotated[
+        str | None,
+        StringConstraints(min_length=1, max_length=2000),
+        Field(
+            description="told by a signed POST when the task has ended: http or https, no user in it, public addresses",
+            examples=["https://hooks.example.com/despacho"],
+        ),
     ] = None
     metadata: Annotated[dict[str, JsonValue] | None, Field(description="kept and given back as it is")] = None
 
@@ -98,6 +107,17 @@ class TaskLinks(msgspec.Struct, frozen=True):
     logs: str | None
 
 
+class TaskCallback(msgspec.Struct, frozen=True):
+    """Who is told of the task's end, and whether it was told of the last one: null while the task has not ended.
+
+    The whole URL may hold a secret: it is there for keys with the scope payloads:read only, and not in lists.
+    """
+
+    host: str
+    state: WebhookState | msgspec.UnsetType | None = msgspec.UNSET
+    url: str | msgspec.UnsetType = msgspec.UNSET
+
+
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """A task as it is now."""
 
@@ -132,6 +152,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
     metadata: Json
     links: TaskLinks
+    callback: TaskCallback | msgspec.UnsetType = msgspec.UNSET
+    """There where the submission named a `callback_url`; its events are at GET /v1/webhooks?task_id=…"""
     input: Json | msgspec.UnsetType = msgspec.UNSET
     withheld: list[Literal["result"]] | msgspec.UnsetType = msgspec.UNSET
     """What there is and this key may not see (scope payloads:read)."""

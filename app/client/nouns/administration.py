@@ -26,6 +26,7 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True):
     service_class: str | None = None
     weight: float | None = None
     quotas: Quotas = Quotas()
+    budget: dict[str, Json] | None = None
     created_at: datetime | None = None
 
 
