@@ -118,7 +118,7 @@ class TaskContext:
         return await self._documents.read(self.owner, content, content_type)
 
     async def filtered(self, text: str, source: str = "text") -> Document:
-        """Have the type's filters look at a text that comes from outside, for a prompt; `source` names it in the history.
+        """Have the type's filters look at a text that comes from outside, for a prompt; `source` names it there.
 
         Raises DeadLetter (`input_refused`).
         """

@@ -52,7 +52,7 @@ class _Table(dict[int, str]):
 
 
 PLAIN, LETTERS, DIGITS, ROTATED = (_Table(fold) for fold in (_plain, _letters, _spelled_with_digits, _rotated))
-"""The ways to fold: with everything between the words, letters and digits only, digits read as letters, rotated by 13."""
+"""The ways to fold: with what is between the words, letters and digits alone, digits read as letters, rotated by 13."""
 
 
 class Folded:

@@ -40,7 +40,7 @@ class TaskTypeSpec:
     `approval_expires_seconds` is how long an approval that its handler asks for stays open; None: as the settings say.
     `effects` are the only effect types that it may have (None: any); those in `destructive` need an approval each.
     `secrets` names the secrets that its handler may read. `input_filters` look at its documents before a prompt gets
-    them, in this order: names of `app.domain.input_filters.BUILT_IN`, or functions of its own; None: as the settings say.
+    them, in this order: names of `app.domain.input_filters.BUILT_IN`, or functions; None: as the settings say.
     """
 
     name: str

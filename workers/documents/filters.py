@@ -1,7 +1,7 @@
 """Running input filters: the named ones and a type's own, in their order, off the event loop."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import cast
 
 from app.domain.errors import DeadLetter
 from app.domain.hidden_text import clean_controls, clean_hidden
@@ -57,8 +57,9 @@ class Filters:
 
     async def _run(self, one: str | InputFilter, text: str) -> Filtered:
         if isinstance(one, str):
-            call: Any = self._named[one]
-            return call(text) if len(text) <= _SHORT and one != "presidio" else await invoke(call, text)
+            if len(text) <= _SHORT and one != "presidio":
+                return self._named[one](text)
+            return cast(Filtered, await invoke(self._named[one], text))
         name = filter_name(one)
         try:
             given = await invoke(one, text)

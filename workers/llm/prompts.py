@@ -8,7 +8,7 @@ plain. Then come the parts, under a line `[system]` and a line `[user]`; without
 import hashlib
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,14 @@ def marked_data(name: str, text: str, *, salt: str) -> str:
     """Put a text between marks that it cannot close."""
     mark = hashlib.sha256(f"{salt}\0{name}\0{text}".encode()).hexdigest()[:24]
     return f'<data name="{name}" mark="{mark}">\n{text}\n</data mark="{mark}">'
+
+
+def with_data(messages: Sequence[Message], name: str, text: str, *, salt: str) -> tuple[Message, ...]:
+    """Add a document to messages as marked data, and say at their beginning what that means."""
+    first = messages[0] if messages and messages[0].role == "system" else None
+    rest = messages[1:] if first is not None else messages
+    system = Message("system", f"{first.text}\n\n{_NOTE}" if first is not None else _NOTE)
+    return (system, *rest, Message("user", marked_data(name, clean_text(text), salt=salt)))
 
 
 class Prompts:
