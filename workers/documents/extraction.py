@@ -22,8 +22,8 @@ _CHILD = Path(__file__).with_name("extraction_child.py")
 _CHARSET = re.compile(r"charset\s*=\s*\"?([A-Za-z0-9._-]{1,32})", re.IGNORECASE)
 _META_CHARSET = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?([A-Za-z0-9._-]{1,32})", re.IGNORECASE)
 _CODECS = {"utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin-1", "latin1", "iso-8859-15", "windows-1252",
-           "cp1252", "utf-16", "utf-16le", "utf-16be", "windows-1251", "koi8-r", "shift_jis", "euc-jp", "gb18030", "gbk",
-           "big5", "euc-kr", "iso-8859-2", "windows-1250"}  # fmt: skip
+           "cp1252", "utf-16", "utf-16le", "utf-16be", "windows-1251", "koi8-r", "shift_jis", "euc-jp", "gb18030",
+           "gbk", "big5", "euc-kr", "iso-8859-2", "windows-1250"}  # fmt: skip
 _HTML_START = re.compile(
     rb"\s*(?:<!--.{0,500}?-->\s*)?<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL
 )
@@ -43,7 +43,7 @@ _FAILURES = {
     "encrypted": ("encrypted_input", "the {kind} is encrypted: store it without a password"),
     "no_text": ("no_text", "the {kind} has no text that can be seen; scanned pages need OCR first"),
     "pages": ("document_too_large", "the {kind} has more than {pages} pages (DESPACHO_FILTERS__MAX_PAGES)"),
-    "characters": ("document_too_large", "the {kind} has more than {characters} characters (DESPACHO_FILTERS__MAX_CHARACTERS)"),
+    "characters": ("document_too_large", "the {kind} has over {characters} characters (DESPACHO_FILTERS__MAX_CHARACTERS)"),
     "memory": ("document_too_large", "the {kind} takes more memory than DESPACHO_FILTERS__EXTRACTION_MEMORY_BYTES"),
     "seconds": ("document_too_large", "the {kind} takes longer than DESPACHO_FILTERS__EXTRACTION_SECONDS"),
 }  # fmt: skip
