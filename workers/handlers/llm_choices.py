@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic import AfterValidator, Field, StringConstraints, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 from app.domain.llm import Answer, LlmFailure
@@ -28,14 +28,14 @@ def _refusing(ask: Callable[[LlmSettings, ValidationInfo, Any], str | None]) -> 
 
 
 ProviderName = Annotated[
-    str | None,
+    Annotated[str, StringConstraints(min_length=1, max_length=64)] | None,
     AfterValidator(_refusing(lambda settings, _, value: settings.refuses_provider(value))),
-    Field(min_length=1, max_length=64, validate_default=True, description="the provider; default: the operator's"),
+    Field(validate_default=True, description="the provider; default: the operator's"),
 ]
 ModelName = Annotated[
-    str | None,
+    Annotated[str, StringConstraints(min_length=1, max_length=200)] | None,
     AfterValidator(_refusing(lambda settings, info, value: settings.refuses_model(info.data.get("provider"), value))),
-    Field(min_length=1, max_length=200, description="the model; default: the provider's"),
+    Field(description="the model; default: the provider's"),
 ]
 
 
