@@ -106,7 +106,7 @@ class Usage(BaseModel):
 class Completion(BaseModel):
     """The answer: `text`, or `json` where a schema was given."""
 
-    model_config = ConfigDict(populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
 
     text: str | None = None
     json_value: Any = Field(None, serialization_alias="json", description="fits the schema")

@@ -29,7 +29,7 @@ SCHEMA: dict[str, Any] = {
 INVOICE = "INVOICE No. 2026-117\nSeller: Silva Lda\nTotal due: 1,200.00 EUR\n"
 
 
-def form(number: Any = None, total: Any = None, name: Any = None, items: Any = None, **quotes: str) -> Say:
+def form(number: Any = None, total: Any = None, name: Any = None, items: Any = None, /, **quotes: str) -> Say:
     fields = {"number": number, "total": total, "seller": {"name": name}, "items": items}
     evidence = [{"field": field.replace("__", "/"), "quote": quote} for field, quote in quotes.items()]
     return Say(text=json.dumps({"fields": fields, "evidence": evidence}))
@@ -109,8 +109,8 @@ async def test_the_parts_of_a_long_document_are_put_together(world: LlmWorld) ->
     def script(body: Mapping[str, Any]) -> Say:
         part = body["messages"][-1]["content"]
         if "No. 42" in part:
-            return form("42", items=["apples", "pears"], number="No. 42")
-        return form("guess", items=["apples"], number="nowhere")
+            return form("42", None, None, ["apples", "pears"], number="No. 42")
+        return form("guess", None, None, ["apples"], number="nowhere")
 
     world.provider.script = script
     result = await extracted(world, order=asked(text=text), chunk_characters=600)
