@@ -1,7 +1,7 @@
 """What a task type is: its name, its limits and the registered facts that decisions may use. No handler code here."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -33,14 +33,19 @@ class Executor(StrEnum):
 TYPE_NAME = re.compile(r"^[a-z][a-z0-9_.-]{0,63}$")
 
 
+def _is_tool_name(name: object) -> bool:
+    return isinstance(name, str) and 0 < len(name) <= 256 and name.isprintable()
+
+
 @dataclass(frozen=True, slots=True)
 class TaskTypeSpec:
     """The declared properties of a task type. Durations are in seconds; `process` holds its registered facts.
 
     `approval_expires_seconds` is how long an approval that its handler asks for stays open; None: as the settings say.
     `effects` are the only effect types that it may have (None: any); those in `destructive` need an approval each.
-    `secrets` names the secrets that its handler may read. `input_filters` look at its documents before a prompt gets
-    them, in this order: names of `app.domain.input_filters.BUILT_IN`, or functions; None: as the settings say.
+    `secrets` names the secrets that its handler may read; `mcp` the tools that it may call, by MCP server.
+    `input_filters` look at its documents before a prompt gets them, in this order: names of
+    `app.domain.input_filters.BUILT_IN`, or functions; None: as the settings say.
     """
 
     name: str
@@ -59,6 +64,7 @@ class TaskTypeSpec:
     process: Mapping[str, Any] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
     input_filters: tuple[str | InputFilter, ...] | None = None
+    mcp: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check the declaration. Raises ValueError that names the field and what it should be."""
@@ -78,6 +84,13 @@ class TaskTypeSpec:
                 f"{self.name}: secrets should be names of a letter and then up to 63 letters, digits, _ or -"
             )
         check_filters(self.name, self.input_filters or ())
+        if not all(
+            isinstance(server, str) and server and not isinstance(tools, str) and all(map(_is_tool_name, tools))
+            for server, tools in self.mcp.items()
+        ):
+            raise ValueError(
+                f'{self.name}: mcp should map names of servers to lists of tools, such as {{"files": ["read_file"]}}'
+            )
         if not 1 <= self.max_attempts <= 100:
             raise ValueError(f"{self.name}: max_attempts should be from 1 to 100")
         if not 0 < self.timeout_seconds <= 7 * 86400:
