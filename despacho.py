@@ -138,8 +138,8 @@ def task_type(
     schemas. `effects` lists the effect types that it may have (default: any), `destructive` those that need an approval
     of that very action; `approval_expires_seconds` is how long an approval that it asks for stays open. `process`
     registers facts that policy rules may look at (contract_sla_s …); `secrets` names what `ctx.secret` may give: each
-    must be there before a run starts; `input_filters` look at documents before a prompt gets them; `mcp` the tools that `ctx.mcp` may call, by server. Raises TypeError or
-    ValueError at import when the declaration cannot work.
+    must be there before a run starts; `input_filters` look at documents before a prompt gets them; `mcp` names the
+    tools that `ctx.mcp` may call, by server. Raises TypeError or ValueError at import when the declaration cannot work.
     """
 
     # Loaded here and not above: a program that only submits tasks has no use for any of it.
