@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 DOCS ?=
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --upgrade
 
-.PHONY: help install demo up test bench bench-quick fmt lock
+.PHONY: help install demo up test bench bench-quick try-model fmt lock
 .DEFAULT_GOAL := help
 
 help:
@@ -15,6 +15,7 @@ help:
 	@echo "make up                         run the service on this machine"
 	@echo "make test                       every check and the whole test suite"
 	@echo "make bench | bench-quick         the benchmark beside its peers, about 15 or 3 minutes"
+	@echo "make try-model                  extract and classify ten real documents with a small model of this machine"
 	@echo "make install | fmt | lock       the environment | format the code | renew the lock files"
 
 $(VENV)/.made:
@@ -53,6 +54,10 @@ bench: $(VENV)/.dev
 
 bench-quick: $(VENV)/.dev
 	@$(BIN)/python -m bench --quick
+
+# A model server in an environment of its own (.venv-model); takes ten to twenty minutes, some of them to compile.
+try-model: $(VENV)/.dev
+	@$(BIN)/python -m bench.try_model
 
 fmt: $(VENV)/.dev
 	@$(BIN)/ruff format .

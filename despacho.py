@@ -47,8 +47,10 @@ if TYPE_CHECKING:
     )
     from app.domain.approvals import Approval
     from app.domain.errors import DeadLetter, NotAccepted, NotSent, Retry, ToolError
+    from app.domain.input_filters import Filtered, InputFilter, Verdict
     from app.domain.llm import Answer, LlmFailure
     from workers.context import BlockingTaskContext, TaskContext
+    from workers.documents import Document
     from workers.llm.messages import Message, Tool
 
 __all__ = [
@@ -62,6 +64,8 @@ __all__ = [
     "Client",
     "DeadLetter",
     "DespachoError",
+    "Document",
+    "Filtered",
     "Handle",
     "LlmFailure",
     "Message",
@@ -85,6 +89,7 @@ __all__ = [
     "UnexpectedAnswer",
     "Unreachable",
     "Unsendable",
+    "Verdict",
     "WrongConfiguration",
     "task_type",
     "tool",
@@ -96,6 +101,8 @@ _HOMES = {
     "Approval": "app.domain.approvals",
     "BlockingTaskContext": "workers.context",
     "DeadLetter": "app.domain.errors",
+    "Document": "workers.documents",
+    "Filtered": "app.domain.input_filters",
     "LlmFailure": "app.domain.llm",
     "Message": "workers.llm.messages",
     "NotAccepted": "app.domain.errors",
@@ -104,6 +111,7 @@ _HOMES = {
     "TaskContext": "workers.context",
     "Tool": "workers.llm.messages",
     "ToolError": "app.domain.errors",
+    "Verdict": "app.domain.input_filters",
 }
 
 H = TypeVar("H", bound=Callable[..., Any])
@@ -126,6 +134,7 @@ def task_type(
     approval_expires_seconds: float | None = None,
     process: Mapping[str, Any] | None = None,
     secrets: tuple[str, ...] | list[str] = (),
+    input_filters: "Sequence[str | InputFilter] | None" = None,
     mcp: Mapping[str, Sequence[str]] | None = None,
 ) -> Callable[[H], H]:
     """Declare a handler as the task type `name`.
@@ -134,8 +143,8 @@ def task_type(
     schemas. `effects` lists the effect types that it may have (default: any), `destructive` those that need an approval
     of that very action; `approval_expires_seconds` is how long an approval that it asks for stays open. `process`
     registers facts that policy rules may look at (contract_sla_s …); `secrets` names what `ctx.secret` may give: each
-    must be there before a run starts; `mcp` the tools that `ctx.mcp` may call, by server. Raises TypeError or
-    ValueError at import when the declaration cannot work.
+    must be there before a run starts; `input_filters` look at documents before a prompt gets them; `mcp` names the
+    tools that `ctx.mcp` may call, by server. Raises TypeError or ValueError at import when the declaration cannot work.
     """
 
     # Loaded here and not above: a program that only submits tasks has no use for any of it.
@@ -180,6 +189,7 @@ def task_type(
             approval_expires_seconds=approval_expires_seconds,
             process=dict(process or {}),
             secrets=tuple(secrets),
+            input_filters=None if input_filters is None else tuple(input_filters),
             mcp={server: tools if isinstance(tools, str) else tuple(tools) for server, tools in (mcp or {}).items()},
         )
         declared = TaskType(

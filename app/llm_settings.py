@@ -120,6 +120,19 @@ def _usable(key: str, place: str) -> str:
     return key
 
 
+class SubmittersSettings(_Group):
+    """What those who submit tasks of the built-in types may choose: they spend the operator's money."""
+
+    providers: list[str] = Field(["*"], description="providers that a task may name; * stands for all")
+    models: list[str] = Field(
+        default_factory=list, description="models that a task may name beside those that the provider's settings name"
+    )
+    prompts: list[str] = Field(
+        ["*"], description="prompts that `llm_completion` may name, as <name> or <name>@<version>; * stands for all"
+    )
+    own_words: bool = Field(True, description="whether `llm_completion` takes text and messages of the submitter's own")
+
+
 class LlmSettings(_Group):
     """Which models can be called, and how much one call may take."""
 
@@ -135,6 +148,43 @@ class LlmSettings(_Group):
     max_prompt_bytes: int = Field(4 * 1024 * 1024, ge=1024, description="a longer request is not sent")
     max_answer_bytes: int = Field(1024 * 1024, ge=1024, description="a longer answer is cut off, and a failure")
     max_connections: int = Field(100, ge=1, le=10_000, description="open to providers at the same time, per process")
+
+    chunk_characters: int = Field(
+        24_000, ge=500, le=4_000_000, description="longer documents are read in parts; about 4 characters are a token"
+    )
+    max_chunks: int = Field(200, ge=1, le=10_000, description="a document of more parts is a failure")
+    submitters: SubmittersSettings = SubmittersSettings()
+
+    def refuses_provider(self, provider: str | None) -> str | None:
+        """Say why a task may not name this provider (None: the default one); None where it may."""
+        if not self.providers:
+            return "no model provider is configured here (DESPACHO_LLM__PROVIDERS)"
+        given = self.submitters.providers
+        opened = [name for name in self.providers if "*" in given or name in given]
+        if provider is None or provider in opened:
+            return None
+        return f"should be a provider that is open to tasks here: {', '.join(opened) or 'there is none'}"
+
+    def refuses_model(self, provider: str | None, model: str | None) -> str | None:
+        """Say why a task may not name this model of this provider; None where it may."""
+        chosen = self.providers.get(provider or self.provider or next(iter(self.providers), ""))
+        if model is None or chosen is None:
+            return None
+        known = {
+            chosen.model,
+            *chosen.prices,
+            *(one.model for one in chosen.fallbacks if one.model and not one.provider),
+        }
+        if model in known or model in self.submitters.models:
+            return None
+        return f"should be a model that is open to tasks here: {', '.join(sorted(known | set(self.submitters.models)))}"
+
+    def refuses_prompt(self, prompt: str) -> str | None:
+        """Say why a task may not name this prompt; None where it may."""
+        given = self.submitters.prompts
+        if "*" in given or prompt in given or prompt.partition("@")[0] in given:
+            return None
+        return f"should be a prompt that is open to tasks here: {', '.join(given) or 'there is none'}"
 
     @model_validator(mode="after")
     def _knows_its_names(self) -> "LlmSettings":

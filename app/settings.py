@@ -15,6 +15,7 @@ from app.agent_settings import A2aSettings, McpSettings
 from app.agent_task_settings import AgentSettings
 from app.domain.addresses import parse_allowed
 from app.domain.secret_names import SECRET_NAME
+from app.filter_settings import FilterSettings
 from app.llm_settings import LlmSettings
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -322,6 +323,7 @@ class Settings(BaseSettings):
     retention: RetentionSettings = RetentionSettings()
     llm: LlmSettings = LlmSettings()
     agent: AgentSettings = AgentSettings()
+    filters: FilterSettings = FilterSettings()
     dependencies: DependencySettings = DependencySettings()
     budgets: BudgetSettings = BudgetSettings()
 

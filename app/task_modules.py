@@ -18,7 +18,9 @@ from app.tools import load_tools, tools_in
 BUILT_IN_MODULES = (
     "workers.handlers.agent",
     "workers.handlers.classify_document",
+    "workers.handlers.extract_fields",
     "workers.handlers.http_request",
+    "workers.handlers.llm_completion",
 )
 MARK = "__despacho_task_type__"
 
@@ -47,9 +49,12 @@ class TaskType:
         """Give the JSON Schema of the result ({} when the handler declares none)."""
         return self.result_adapter.json_schema(mode="serialization") if self.result_adapter else {}
 
-    def validate_input(self, text: str | bytes | None) -> Any:
-        """Parse and validate exact JSON text. Raises pydantic's ValidationError."""
-        return self.input_adapter.validate_json(text if text is not None else b"null")
+    def validate_input(self, text: str | bytes | None, known: Mapping[str, Any] | None = None) -> Any:
+        """Parse and validate exact JSON text. Raises pydantic's ValidationError.
+
+        `known` is what a submission knows beside the input (`llm`: the settings); validators find it as their context.
+        """
+        return self.input_adapter.validate_json(text if text is not None else b"null", context=known)
 
     def encode_result(self, value: Any) -> str:
         """Turn what the handler returned into exact JSON text.

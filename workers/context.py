@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from app.domain.approvals import Approval
 from app.domain.errors import DeadLetter
+from app.filter_settings import FilterSettings
 from app.telemetry.logs import redacted
 from workers.attempt import Attempt
 from workers.bridge import Bridge
 from workers.callbacks import OwnCallbacks
 from workers.declared_secrets import Held, held
 from workers.dependency_call import BlockingDependencyCall, DependencyCall
+from workers.documents.document import Document, Documents
 from workers.journal import Book
 from workers.llm.llm import BlockingLlm, TaskLlm
 from workers.mcp.tools import BlockingMcpTools, McpTools
@@ -107,6 +109,29 @@ class TaskContext:
     async def input_text(self, ref: str) -> str:
         """Read a stored input as text. Raises DeadLetter: `missing_input`; `corrupted_input` when not UTF-8."""
         return as_text(await self.input_bytes(ref))
+
+    async def document(self, ref: str) -> Document:
+        """Read a stored input as a document for a prompt: its text (plain, HTML, PDF), as the type's filters leave it.
+
+        Give it to `ctx.llm.complete` as a variable; it goes in as marked data. What the filters found is in the task's
+        history. Raises DeadLetter: `missing_input`, `input_refused`, `corrupted_input`, `encrypted_input`, `no_text`,
+        `document_too_large`, `unsupported_input`.
+        """
+        content, content_type = await self._facilities.read_input(self.owner.tenant_id, ref)
+        return await self._documents.read(self.owner, content, content_type)
+
+    async def filtered(self, text: str, source: str = "text") -> Document:
+        """Have the type's filters look at a text that comes from outside, for a prompt; `source` names it there.
+
+        Raises DeadLetter (`input_refused`).
+        """
+        return await self._documents.filtered(self.owner, text, source)
+
+    @property
+    def _documents(self) -> Documents:
+        if self._facilities.documents is None:
+            self._facilities.documents = Documents(FilterSettings())
+        return self._facilities.documents
 
     async def step(self, name: str, call: Callable[..., Any], *arguments: Any, returns: Any = None) -> Any:
         """Do something once: give what `call(*arguments)` returned, in this run or in an earlier one of the task.
@@ -370,6 +395,14 @@ class BlockingTaskContext:
     def input_text(self, ref: str) -> str:
         """Read a stored input as text; see TaskContext."""
         return as_text(self.input_bytes(ref))
+
+    def document(self, ref: str) -> Document:
+        """Read a stored input as a document for a prompt; see TaskContext."""
+        return self._bridge.run(lambda _: self._context.document(ref))
+
+    def filtered(self, text: str, source: str = "text") -> Document:
+        """Have the type's filters look at a text from outside; see TaskContext."""
+        return self._bridge.run(lambda _: self._context.filtered(text, source))
 
     def step(self, name: str, call: Callable[..., Any], *arguments: Any, returns: Any = None) -> Any:
         """Do something once; see TaskContext. A plain `call` runs in the handler's thread and may use the context."""

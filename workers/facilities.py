@@ -16,6 +16,8 @@ from workers.callbacks import Callbacks
 from workers.context import ReadInput
 from workers.declared_secrets import DeclaredSecrets
 from workers.dependencies import Dependencies
+from workers.documents.document import Documents
+from workers.documents.record import FilterRecord
 from workers.effect_desk import EffectDesk
 from workers.effects import Effects
 from workers.journal import Journal
@@ -38,6 +40,7 @@ class Facilities:
     callbacks: Callbacks | None = None
     dependencies: Dependencies | None = None
     budgets: Budgets | None = None
+    documents: Documents | None = None
     mcp: McpServers | None = None
     delegations: Delegations | None = None
 
@@ -79,6 +82,7 @@ def open_facilities(runtime: Runtime, *, read_input: ReadInput) -> Facilities:
         callbacks=Callbacks(runtime),
         dependencies=dependencies,
         budgets=budgets,
+        documents=Documents(settings.filters, FilterRecord(runtime)),
         mcp=McpServers(settings.mcp, secrets),
         delegations=Delegations(runtime, Agents(settings, secrets)),
     )

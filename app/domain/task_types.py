@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from app.domain.effects import EFFECT_TYPE
+from app.domain.input_filters import InputFilter, check_filters
 from app.domain.secret_names import SECRET_NAME
 
 
@@ -43,6 +44,8 @@ class TaskTypeSpec:
     `approval_expires_seconds` is how long an approval that its handler asks for stays open; None: as the settings say.
     `effects` are the only effect types that it may have (None: any); those in `destructive` need an approval each.
     `secrets` names the secrets that its handler may read; `mcp` the tools that it may call, by MCP server.
+    `input_filters` look at its documents before a prompt gets them, in this order: names of
+    `app.domain.input_filters.BUILT_IN`, or functions; None: as the settings say.
     """
 
     name: str
@@ -60,6 +63,7 @@ class TaskTypeSpec:
     approval_expires_seconds: float | None = None
     process: Mapping[str, Any] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
+    input_filters: tuple[str | InputFilter, ...] | None = None
     mcp: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -79,6 +83,7 @@ class TaskTypeSpec:
             raise ValueError(
                 f"{self.name}: secrets should be names of a letter and then up to 63 letters, digits, _ or -"
             )
+        check_filters(self.name, self.input_filters or ())
         if not all(
             isinstance(server, str) and server and not isinstance(tools, str) and all(map(_is_tool_name, tools))
             for server, tools in self.mcp.items()

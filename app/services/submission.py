@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -20,6 +21,9 @@ from app.services.webhooks import callback_errors
 from app.store.database import LockTimeout, is_data_error
 from app.store.submissions import NewTask, Outcome, Stored, insert_tasks
 from app.task_modules import TaskType
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +126,7 @@ def _check(runtime: Runtime, task_type: TaskType, asked: Submission, now: dateti
     if asked.input is not None and asked.input_ref is not None:
         errors.append(FieldError("#/input_ref", "give input or input_ref, not both"))
     elif asked.input_ref is None:
-        errors.extend(_input_errors(task_type, asked.input))
+        errors.extend(_input_errors(task_type, asked.input, {"llm": runtime.settings.llm}))
     if asked.max_attempts is not None and asked.max_attempts > spec.max_attempts:
         errors.append(FieldError("#/max_attempts", f"may only lower the type's limit of {spec.max_attempts}"))
     if asked.timeout_seconds is not None and asked.timeout_seconds > spec.timeout_seconds:
@@ -138,19 +142,21 @@ def _check(runtime: Runtime, task_type: TaskType, asked: Submission, now: dateti
         raise Invalid(errors)
 
 
-def _input_errors(task_type: TaskType, input_text: str | None) -> list[FieldError]:
+def _input_errors(task_type: TaskType, input_text: str | None, known: Mapping[str, Any]) -> list[FieldError]:
     try:
-        task_type.validate_input(input_text)
+        task_type.validate_input(input_text, known)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-        names = task_type.field_names
-        return [
-            FieldError("/".join(("#", "input", *_schema_part(item["loc"], names))), str(item["msg"])[:300])
-            if item["type"] not in _ECHOING
-            else FieldError("/".join(("#", "input", *_schema_part(item["loc"], names))), _ECHOING[item["type"]])
-            for item in found[:50]
-        ]
+        found = error.errors(include_url=False, include_input=False)
+        return [_input_error(item, task_type.field_names) for item in found[:50]]
     return []
+
+
+def _input_error(item: "ErrorDetails", names: frozenset[str]) -> FieldError:
+    pointer = "/".join(("#", "input", *_schema_part(item["loc"], names)))
+    if item["type"] == "schema_problem":
+        # The place inside of a schema that was submitted: its names have been checked to be plain ones.
+        pointer += str(item.get("ctx", {}).get("pointer", ""))[:500]
+    return FieldError(pointer, _ECHOING.get(item["type"], str(item["msg"])[:300]))
 
 
 # Messages of these kinds may repeat what was sent: they are replaced.

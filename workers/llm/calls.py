@@ -48,11 +48,15 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one turn gave: an answer, and its value or what is wrong with it where a shape was asked for."""
+    """What one turn gave: an answer, and its value or what is wrong with it where a shape was asked for.
+
+    `before` are the answers that were given back for repair.
+    """
 
     answer: Answer
     value: Any = None
     misfit: Misfit | None = None
+    before: tuple[Answer, ...] = ()
 
 
 class _Stored(msgspec.Struct, frozen=True):

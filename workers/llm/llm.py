@@ -5,6 +5,7 @@ Every call is a step by itself: what was answered once is returned on a later ru
 
 import ssl
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, TypeVar, overload
 
@@ -42,7 +43,7 @@ class Llm:
         dependencies: Dependencies | None = None,
         budgets: Budgets | None = None,
     ) -> None:
-        self._settings = settings
+        self.settings = settings
         self._dependencies = dependencies
         self._budgets = budgets
         self._ledger = ledger
@@ -58,7 +59,7 @@ class Llm:
     def calls(self) -> Calls:
         """What makes the calls, with this process's connections."""
         if self._calls is None:
-            limits = httpx.Limits(max_connections=self._settings.max_connections, max_keepalive_connections=20)
+            limits = httpx.Limits(max_connections=self.settings.max_connections, max_keepalive_connections=20)
             # Proxies and .netrc of the environment are not for providers: their addresses are the operator's word.
             self._client = httpx.AsyncClient(
                 limits=limits, follow_redirects=False, trust_env=False, verify=ssl.create_default_context()
@@ -66,8 +67,8 @@ class Llm:
             self._calls = Calls(
                 self._client,
                 self._ledger,
-                max_answer_bytes=self._settings.max_answer_bytes,
-                max_prompt_bytes=self._settings.max_prompt_bytes,
+                max_answer_bytes=self.settings.max_answer_bytes,
+                max_prompt_bytes=self.settings.max_prompt_bytes,
             )
             self._calls.dependencies = self._dependencies
             self._calls.budgets = self._budgets
@@ -78,7 +79,7 @@ class Llm:
 
         Raises LlmFailure (`llm_not_configured`).
         """
-        name = provider or self._settings.provider or next(iter(self._endpoints), None)
+        name = provider or self.settings.provider or next(iter(self._endpoints), None)
         if name is None:
             raise LlmFailure("llm_not_configured", "no provider is configured: set DESPACHO_LLM__PROVIDERS")
         first = self._endpoints.get(name)
@@ -94,7 +95,9 @@ class Llm:
         return list({f"{endpoint.name}\0{asked}": (endpoint, asked) for endpoint, asked in found}.values())
 
     def shape(self, returns: Any) -> Shape:
-        """Give the shape of a type, made once. Raises TypeError."""
+        """Give the shape of a type, made once; a shape is its own. Raises TypeError."""
+        if isinstance(returns, Shape):
+            return returns
         try:
             known = self._shapes.get(returns)
         except TypeError:
@@ -155,17 +158,39 @@ class TaskLlm:
 
         Raises LlmFailure; its `error_type` says what, `retryable` whether the task will be tried again by itself.
         """
+        turn = await self.exchange(
+            prompt, returns=returns, model=model, provider=provider, max_output_tokens=max_output_tokens,
+            temperature=temperature, stream=stream, variables=variables,
+        )  # fmt: skip
+        return turn.answer.text if returns is None else turn.value
+
+    async def exchange(
+        self, said: str | Sequence[Message], *, returns: Any = None, model: str | None = None,
+        provider: str | None = None, max_output_tokens: int | None = None, temperature: float | None = None,
+        stream: bool | None = None, variables: Mapping[str, Any] | None = None,
+    ) -> Turn:  # fmt: skip
+        """Have a model complete a prompt file or messages, and give the value together with the answers behind it.
+
+        Raises LlmFailure.
+        """
         llm = self._needed()
-        found = await llm.prompts.get(prompt)
+        if not isinstance(said, str):
+            request = ChatRequest(tuple(said), max_output_tokens=max_output_tokens, temperature=temperature)
+            return await self._run(llm, _CHAT, None, request, provider, model, stream, returns)
+        found = await llm.prompts.get(said)
         request = ChatRequest(
-            found.render(variables, salt=self._owner.task_id),
+            found.render(variables or {}, salt=self._owner.task_id),
             max_output_tokens=_first(max_output_tokens, found.max_output_tokens),
             temperature=_first(temperature, found.temperature),
         )
-        turn = await self._run(
+        return await self._run(
             llm, found.name, found.reference, request, provider or found.provider, model or found.model, stream, returns
         )
-        return turn.answer.text if returns is None else turn.value
+
+    @property
+    def settings(self) -> LlmSettings | None:
+        """The settings that the calls follow; None in a process without models."""
+        return None if self._llm is None else self._llm.settings
 
     async def chat(
         self, messages: Sequence[Message | Mapping[str, Any]], *, tools: Sequence[Tool] = (), model: str | None = None,
@@ -257,7 +282,7 @@ class TaskLlm:
         if repaired.misfit is not None:
             said = "; ".join(repaired.misfit.places)
             raise LlmFailure("invalid_output", f"the answer does not fit, also after one repair: {said}")
-        return repaired
+        return replace(repaired, before=(turn.answer,))
 
     def _spend(self, answer: Answer) -> None:
         if not answer.replayed:

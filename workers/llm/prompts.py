@@ -8,7 +8,7 @@ plain. Then come the parts, under a line `[system]` and a line `[user]`; without
 import hashlib
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from app.domain.json_text import clean_text
 from app.domain.llm import LlmFailure
+from workers.documents.document import Document
 from workers.llm.messages import Message
 
 FirstUsed = Callable[[str, int, str], Awaitable[str]]
@@ -68,6 +69,8 @@ class Prompt:
         if unknown := sorted(values.keys() - self.variables):
             known = ", ".join(sorted(self.variables)) or "none"
             raise self._invalid(f"has no variable {', '.join(unknown)}; it has: {known}")
+        if told := sorted(name for name in self.plain & values.keys() if isinstance(values[name], Document)):
+            raise self._invalid(f"takes {', '.join(told)} as it is, and a document only goes in as data")
         texts = {name: self._text(name, value) for name, value in values.items()}
         put = {name: text if name in self.plain else marked_data(name, text, salt=salt) for name, text in texts.items()}
         system, user = (_VARIABLE.sub(lambda found: put[found[1].strip()], part) for part in (self.system, self.user))
@@ -78,6 +81,8 @@ class Prompt:
     def _text(self, name: str, value: Any) -> str:
         if isinstance(value, str):
             return clean_text(value)
+        if isinstance(value, Document):
+            return clean_text(value.text)
         if isinstance(value, BaseModel):
             return clean_text(value.model_dump_json())
         if value is None:
@@ -95,6 +100,14 @@ def marked_data(name: str, text: str, *, salt: str) -> str:
     """Put a text between marks that it cannot close."""
     mark = hashlib.sha256(f"{salt}\0{name}\0{text}".encode()).hexdigest()[:24]
     return f'<data name="{name}" mark="{mark}">\n{text}\n</data mark="{mark}">'
+
+
+def with_data(messages: Sequence[Message], name: str, text: str, *, salt: str) -> tuple[Message, ...]:
+    """Add a document to messages as marked data, and say at their beginning what that means."""
+    first = messages[0] if messages and messages[0].role == "system" else None
+    rest = messages[1:] if first is not None else messages
+    system = Message("system", f"{first.text}\n\n{_NOTE}" if first is not None else _NOTE)
+    return (system, *rest, Message("user", marked_data(name, clean_text(text), salt=salt)))
 
 
 class Prompts:

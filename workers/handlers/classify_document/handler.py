@@ -1,4 +1,4 @@
-"""The task type `classify_document`, engine `rules`: what a document is, with the evidence for it.
+"""The task type `classify_document`: what a document is, with the evidence for it. Here the engine `rules`.
 
 Reading is cut in portions that take a few milliseconds, with a turn of the event loop between them: a large document
 holds up neither heartbeats nor other tasks, and a cancel is seen at once.
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from app.settings import load_settings
 from despacho import DeadLetter, TaskContext, task_type
+from workers.handlers.classify_document.model import classify_by_model
 from workers.handlers.classify_document.reading import UnreadableTextError, check_readable
 from workers.handlers.classify_document.scoring import Scan
 from workers.handlers.classify_document.shelf import find_taxonomy
@@ -21,14 +22,16 @@ _PORTIONS_PER_REPORT = 8
 
 @task_type(
     "classify_document",
-    description="Says what a document is (invoice, contract, licence, …) by scored keywords, with the evidence.",
+    description="Says what a document is (invoice, contract, licence, …), with the evidence; by keywords or a model.",
     max_attempts=5,
-    timeout_seconds=120,
+    timeout_seconds=600,
     cost_class="short",
 )
 async def classify_document(ctx: TaskContext, document: ClassifyDocument) -> Classification:
     """Classify one document. Dead-letters what retrying cannot mend: `corrupted_input`, `invalid_payload`."""
     taxonomy = _taxonomy(document)
+    if document.engine == "llm":
+        return await classify_by_model(ctx, document, taxonomy)
     text = await _text(ctx, document)
     scan = Scan(taxonomy, text)
     portions = 0

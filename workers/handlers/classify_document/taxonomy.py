@@ -53,6 +53,7 @@ class Taxonomy:
     threshold: float
     title_factor: float
     categories: tuple[str, ...]
+    descriptions: Mapping[str, str]
     phrases_by_first_word: Mapping[str, tuple[Phrase, ...]]
     longest_phrase_words: int
 
@@ -106,6 +107,7 @@ class _Reader:
             threshold=self._number(settings.get("threshold", 4.0), line, "threshold", 0.1, 1000.0),
             title_factor=self._number(settings.get("title_factor", 2.0), line, "title_factor", 1.0, 10.0),
             categories=tuple(categories),
+            descriptions={name: str(category["description"]) for name, category in categories.items()},
             phrases_by_first_word=index,
             longest_phrase_words=max(len(phrase.words) for phrases in index.values() for phrase in phrases),
         )

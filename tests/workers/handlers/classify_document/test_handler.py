@@ -189,7 +189,7 @@ async def test_a_broken_own_taxonomy_is_an_invalid_payload_that_names_the_line(o
 def test_it_is_loaded_as_a_built_in_task_type_with_schemas() -> None:
     declared = load(())["classify_document"]
 
-    assert (declared.spec.max_attempts, declared.spec.timeout_seconds, declared.spec.cost_class) == (5, 120, "short")
+    assert (declared.spec.max_attempts, declared.spec.timeout_seconds, declared.spec.cost_class) == (5, 600, "short")
     assert {"document", "text", "engine", "taxonomy", "expected"} <= set(declared.input_schema()["properties"])
     assert {"category", "evidence", "consistent", "alert"} <= set(declared.result_schema()["properties"])
 

@@ -1,0 +1,3 @@
+from tests.workers.llm.conftest import llm_database, world
+
+__all__ = ["llm_database", "world"]
