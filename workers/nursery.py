@@ -115,12 +115,12 @@ def _tend(line: socket.socket, modules: Sequence[str]) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     told: dict[int, int] = {}
     while True:
-        ready, _, _ = select.select([line, woken], [], [])
+        ready, _, _ = select.select([line.fileno(), woken], [], [])
         if woken in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(woken, 4096)
             _tell_ended(told)
-        if line in ready:
+        if line.fileno() in ready:
             request, given, _, _ = socket.recv_fds(line, 1, 3)
             if not request:
                 return
