@@ -17,7 +17,7 @@ Neither side pays for the other: a name is loaded when it is asked for.
 """
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ def task_type(
     approval_expires_seconds: float | None = None,
     process: Mapping[str, Any] | None = None,
     secrets: tuple[str, ...] | list[str] = (),
+    mcp: Mapping[str, Sequence[str]] | None = None,
 ) -> Callable[[H], H]:
     """Declare a handler as the task type `name`.
 
@@ -128,7 +129,8 @@ def task_type(
     schemas. `effects` lists the effect types that it may have (default: any), `destructive` those that need an approval
     of that very action; `approval_expires_seconds` is how long an approval that it asks for stays open. `process`
     registers facts that policy rules may look at (contract_sla_s …); `secrets` names what `ctx.secret` may give: each
-    must be there before a run starts. Raises TypeError or ValueError at import when the declaration cannot work.
+    must be there before a run starts; `mcp` the tools that `ctx.mcp` may call, by server. Raises TypeError or
+    ValueError at import when the declaration cannot work.
     """
 
     # Loaded here and not above: a program that only submits tasks has no use for any of it.
@@ -173,6 +175,7 @@ def task_type(
             approval_expires_seconds=approval_expires_seconds,
             process=dict(process or {}),
             secrets=tuple(secrets),
+            mcp={server: tools if isinstance(tools, str) else tuple(tools) for server, tools in (mcp or {}).items()},
         )
         declared = TaskType(
             spec,

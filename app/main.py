@@ -14,6 +14,7 @@ from starlette.responses import Response
 from app.api.door import Door, instance_of
 from app.api.front import Front
 from app.api.json_body import pointer
+from app.api.mcp_route import MCP_PATH, McpRoute
 from app.api.openapi import describe
 from app.api.problems import answer, refusal_of
 from app.api.routers import ROUTERS
@@ -37,9 +38,13 @@ def create_app(runtime: Runtime, submitter: Submitter | None = None) -> FastAPI:
     """Make the application. `submitter` is the process's own, where other parts of the process submit as well."""
     front = make_front(runtime, submitter or Submitter(runtime))
 
+    mcp: McpRoute | None = None
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
+        if mcp is not None:
+            await mcp.close()
         front.waiters.close()
         await front.refusals.flush()
 
@@ -54,6 +59,9 @@ def create_app(runtime: Runtime, submitter: Submitter | None = None) -> FastAPI:
     app.state.front = front
     for router in ROUTERS:
         app.include_router(router)
+    if runtime.settings.api.mcp and (mcp := _mcp_route(app, front)) is not None:
+        app.router.routes.append(mcp.route)
+        app.state.mcp = mcp
     app.add_exception_handler(RequestValidationError, _parameters_refused)
     app.add_exception_handler(HTTPException, _http_refused)
     app.openapi = lambda: describe(app, ROUTERS, product_version())  # type: ignore[method-assign]
@@ -66,8 +74,19 @@ def create_app(runtime: Runtime, submitter: Submitter | None = None) -> FastAPI:
         hidden=lambda caller, refused: front.refusals.note(caller, refused.target, refused.tenant_id),
         deadline_seconds=DEADLINE_SECONDS,
         longest_wait_seconds=settings.max_wait_seconds,
+        waits=frozenset({MCP_PATH}),
     )
     return app
+
+
+def _mcp_route(app: FastAPI, front: Front) -> McpRoute | None:
+    """Make the route of the MCP server; None where the extra is not installed."""
+    from app.mcp_server.door import McpDoor
+
+    try:
+        return McpRoute(front, McpDoor(app, max_body_bytes=front.runtime.settings.api.max_body_bytes))
+    except ModuleNotFoundError:
+        return None
 
 
 def _route_of(endpoint: Callable[..., object]) -> APIRoute:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from pydantic_settings import SettingsError as UnreadableSetting
 
+from app.agent_settings import A2aSettings, McpSettings
 from app.domain.addresses import parse_allowed
 from app.domain.secret_names import SECRET_NAME
 from app.llm_settings import LlmSettings
@@ -70,6 +71,7 @@ class ApiSettings(_Group):
     max_wait_seconds: Seconds = Field(55.0, description="a longer wait for a task to end is cut to this")
     submit_batch_max: int = Field(1000, ge=1, le=10_000, description="tasks in one POST /v1/tasks/batch")
     public_url: str | None = Field(None, description="base of the absolute links in answers; default: relative links")
+    mcp: bool = Field(True, description="whether /mcp serves agents as an MCP server, where the extra is installed")
     host_dispatcher: bool = Field(True, description="whether `despacho api` also stands for election as the dispatcher")
 
 
@@ -314,6 +316,8 @@ class Settings(BaseSettings):
     secrets: SecretsSettings = SecretsSettings()
     journal: JournalSettings = JournalSettings()
     approvals: ApprovalSettings = ApprovalSettings()
+    mcp: McpSettings = McpSettings()
+    a2a: A2aSettings = A2aSettings()
     retention: RetentionSettings = RetentionSettings()
     llm: LlmSettings = LlmSettings()
     dependencies: DependencySettings = DependencySettings()

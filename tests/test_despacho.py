@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
     [
         ("import despacho", {"httpx", "pydantic", "msgspec", "workers", "app"}),
         ("from despacho import Client", {"pydantic", "workers", "fastapi", "sqlalchemy", "asyncpg"}),
-        ("from despacho import TaskContext, task_type; task_type('a')", {"httpx", "fastapi", "sqlalchemy", "asyncpg"}),
+        ("from despacho import TaskContext, task_type; task_type('a')", {"fastapi", "uvicorn", "mcp", "a2a"}),
     ],
 )
 def test_a_name_loads_only_its_own_side(line: str, not_loaded: set[str]) -> None:

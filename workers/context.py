@@ -17,6 +17,7 @@ from workers.declared_secrets import Held, held
 from workers.dependency_call import BlockingDependencyCall, DependencyCall
 from workers.journal import Book
 from workers.llm.llm import BlockingLlm, TaskLlm
+from workers.mcp.tools import BlockingMcpTools, McpTools
 from workers.outgoing import BlockingOutgoingHttp, OutgoingHttp
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class _BoundLog(logging.LoggerAdapter[logging.Logger]):
 class TaskContext:
     """The context of one attempt, for `async def` handlers."""
 
-    __slots__ = ("_facilities", "_llm", "_progress", "book", "owner", "secrets")
+    __slots__ = ("_delegations", "_facilities", "_llm", "_progress", "book", "owner", "secrets")
 
     def __init__(self, owner: Attempt, facilities: "Facilities") -> None:
         self.owner = owner
@@ -45,6 +46,7 @@ class TaskContext:
         self._facilities = facilities
         self._progress: tuple[float, str] | None = None
         self._llm: TaskLlm | None = None
+        self._delegations = 0
 
     @property
     def task_id(self) -> str:
@@ -169,6 +171,45 @@ class TaskContext:
         if self._facilities.callbacks is None:
             raise RuntimeError("this context was made without callbacks")
         return OwnCallbacks(self.owner, self._facilities.callbacks)
+
+    def mcp(self, server: str) -> McpTools:
+        """Have the tools of a configured MCP server: `await ctx.mcp("files").call("read_file", {…})`.
+
+        Raises DeadLetter: `mcp_server_not_allowed` where the type does not name it, `extra_missing` where the packages
+        are not installed.
+        """
+        if self._facilities.mcp is None:
+            raise RuntimeError("this context was made without MCP servers")
+        return McpTools(self, server, self._facilities.mcp)
+
+    async def delegate(
+        self,
+        agent: str,
+        message: Any,
+        *,
+        name: str | None = None,
+        returns: Any = None,
+        timeout_seconds: float | None = None,
+    ) -> Any:
+        """Have another agent do something, by A2A: send it once, give the worker back, go on when it is done.
+
+        `agent` is a name of DESPACHO_A2A__AGENTS or a URL; `message` is text or JSON. Delegations of one task are told
+        apart by `name`, or by their order, which should then be the same in every run. Gives a DelegatedAnswer, or with
+        `returns`, a type that pydantic knows, its JSON as that type. While the agent works the task waits as
+        `awaiting_agent` and runs again from the top; `timeout_seconds` counts from the sending.
+
+        Raises DeadLetter: `delegation_failed`, `…_rejected`, `…_cancelled`, `…_input_required`, `…_auth_required`,
+        `…_timeout`, `…_lost`, `…_changed`, `…_invalid_answer`, `…_answer_too_large`, `unknown_agent`,
+        `forbidden_address`, `agent_refused`; Retry (`a2a_connection`).
+        """
+        if self._facilities.delegations is None:
+            raise RuntimeError("this context was made without agents")
+        if name is None:
+            self._delegations += 1
+            name = str(self._delegations)
+        return await self._facilities.delegations.delegate(
+            self, agent, message, name=name, returns=returns, timeout_seconds=timeout_seconds
+        )
 
     async def load(self) -> None:
         """Read what earlier runs left, and the declared secrets (for the worker, before the handler starts).
@@ -337,6 +378,14 @@ class BlockingTaskContext:
         return self._bridge.run(
             lambda _: self._context.signature(secret, message_id=message_id, timestamp=timestamp, body=body)
         )
+
+    def delegate(self, agent: str, message: Any, **more: Any) -> Any:
+        """Have another agent do something; see TaskContext."""
+        return self._bridge.run(lambda _: self._context.delegate(agent, message, **more))
+
+    def mcp(self, server: str) -> BlockingMcpTools:
+        """Have the tools of an MCP server; see TaskContext."""
+        return BlockingMcpTools(self._context.mcp(server), self._bridge)
 
     def checkpoint(self, state: Any) -> None:
         """Save the handler's own state; see TaskContext."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from app.outbound.client import OutboundClient
 from app.runtime import Runtime
 from app.secret_providers import SecretProviders
+from workers.a2a.agents import Agents
+from workers.a2a.delegation import Delegations
 from workers.approvals import Approvals, WorkerApprovals
 from workers.budgets import Budgets
 from workers.callbacks import Callbacks
@@ -19,6 +21,7 @@ from workers.effects import Effects
 from workers.journal import Journal
 from workers.llm.ledger import DatabaseLedger
 from workers.llm.llm import Llm
+from workers.mcp.tools import McpServers
 
 
 @dataclass(slots=True)
@@ -35,6 +38,8 @@ class Facilities:
     callbacks: Callbacks | None = None
     dependencies: Dependencies | None = None
     budgets: Budgets | None = None
+    mcp: McpServers | None = None
+    delegations: Delegations | None = None
 
     async def close(self) -> None:
         """Give up what the facilities hold open."""
@@ -42,6 +47,10 @@ class Facilities:
             await self.effects.close()
         if self.llm is not None:
             await self.llm.close()
+        if self.mcp is not None:
+            await self.mcp.close()
+        if self.delegations is not None:
+            await self.delegations.close()
         if self.http is not None:
             await self.http.close()
         if self.dependencies is not None:
@@ -51,6 +60,7 @@ class Facilities:
 def open_facilities(runtime: Runtime, *, read_input: ReadInput) -> Facilities:
     """Make the facilities of one process; nothing is connected before it is needed."""
     settings = runtime.settings
+    secrets = SecretProviders(settings.secrets)
     approvals = WorkerApprovals(runtime)
     dependencies, budgets = Dependencies(runtime), Budgets(runtime)
     return Facilities(
@@ -65,8 +75,10 @@ def open_facilities(runtime: Runtime, *, read_input: ReadInput) -> Facilities:
             budgets=budgets,
         ),
         http=OutboundClient(settings.outbound),
-        secrets=DeclaredSecrets(SecretProviders(settings.secrets), signing=settings.outbound.signing_secrets),
+        secrets=DeclaredSecrets(secrets, signing=settings.outbound.signing_secrets),
         callbacks=Callbacks(runtime),
         dependencies=dependencies,
         budgets=budgets,
+        mcp=McpServers(settings.mcp, secrets),
+        delegations=Delegations(runtime, Agents(settings, secrets)),
     )

@@ -30,6 +30,7 @@ class Door:
 
     `direct` holds routes, by method and path, whose endpoint takes the request alone: they are served without going
     through the framework's routing and dependencies, which cost as much as everything else that a submission does.
+    `waits` names paths whose requests may wait for a task without saying so in their query.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Door:
         hidden: Callable[[Caller, Hidden], None],
         deadline_seconds: float,
         longest_wait_seconds: float,
+        waits: frozenset[str] = frozenset(),
     ) -> None:
         self._app = app
         self._metrics = metrics
@@ -50,6 +52,7 @@ class Door:
         self._hidden = hidden
         self._deadline_seconds = deadline_seconds
         self._longest_wait_seconds = longest_wait_seconds
+        self._waiting_paths = waits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -77,7 +80,11 @@ class Door:
             if _declared_length(headers) > limit:
                 raise payload_too_large(limit)
             seconds = self._deadline_seconds
-            if _WAITS.search(scope["query_string"]) or _WAITS.search(headers.get(b"prefer", b"")):
+            if (
+                scope["path"] in self._waiting_paths
+                or _WAITS.search(scope["query_string"])
+                or _WAITS.search(headers.get(b"prefer", b""))
+            ):
                 seconds += self._longest_wait_seconds
             async with asyncio.timeout(seconds) as deadline:
                 limited = _Limited(receive, limit, deadline, seconds).receive

@@ -9,7 +9,7 @@ import traceback
 
 import typer
 
-from app.cli import operation, service_commands
+from app.cli import mcp, operation, service_commands
 from app.cli.approvals import approvals
 from app.cli.bulk import bulk
 from app.cli.dead_letters import dlq
@@ -33,6 +33,7 @@ service_commands.add_to(program)
 for group in (tasks, approvals, dlq, effects, bulk, webhooks, keys, tenants):
     program.add_typer(group)
 operation.add_to(program)
+mcp.add_to(program)
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """What a task type is: its name, its limits and the registered facts that decisions may use. No handler code here."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -32,13 +32,17 @@ class Executor(StrEnum):
 TYPE_NAME = re.compile(r"^[a-z][a-z0-9_.-]{0,63}$")
 
 
+def _is_tool_name(name: object) -> bool:
+    return isinstance(name, str) and 0 < len(name) <= 256 and name.isprintable()
+
+
 @dataclass(frozen=True, slots=True)
 class TaskTypeSpec:
     """The declared properties of a task type. Durations are in seconds; `process` holds its registered facts.
 
     `approval_expires_seconds` is how long an approval that its handler asks for stays open; None: as the settings say.
     `effects` are the only effect types that it may have (None: any); those in `destructive` need an approval each.
-    `secrets` names the secrets that its handler may read.
+    `secrets` names the secrets that its handler may read; `mcp` the tools that it may call, by MCP server.
     """
 
     name: str
@@ -56,6 +60,7 @@ class TaskTypeSpec:
     approval_expires_seconds: float | None = None
     process: Mapping[str, Any] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
+    mcp: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check the declaration. Raises ValueError that names the field and what it should be."""
@@ -73,6 +78,13 @@ class TaskTypeSpec:
         if not all(SECRET_NAME.fullmatch(name) for name in self.secrets):
             raise ValueError(
                 f"{self.name}: secrets should be names of a letter and then up to 63 letters, digits, _ or -"
+            )
+        if not all(
+            isinstance(server, str) and server and not isinstance(tools, str) and all(map(_is_tool_name, tools))
+            for server, tools in self.mcp.items()
+        ):
+            raise ValueError(
+                f'{self.name}: mcp should map names of servers to lists of tools, such as {{"files": ["read_file"]}}'
             )
         if not 1 <= self.max_attempts <= 100:
             raise ValueError(f"{self.name}: max_attempts should be from 1 to 100")

@@ -357,9 +357,9 @@ async def test_the_history_names_steps_and_checkpoints_and_no_value(runtime: Run
     await context.step("ask the model", Counted("a secret"))
     await context.checkpoint("another secret")
 
-    story = await read_story(runtime.database, attempt.task_id)
     async with runtime.database.transaction() as connection:
         task = (await tasks.get_tasks(connection, [attempt.task_id]))[attempt.task_id]
+    story = await read_story(runtime, task)
     entries = {one.kind: one.detail or "" for one in compose(task, story)}
 
     assert '"name":"ask the model"' in entries["step_kept"]

@@ -30,6 +30,7 @@ def _shown(one: TaskType) -> TaskTypeAnswer:
         effects=list(spec.effects or ()),
         destructive=list(spec.destructive),
         depends_on=list(spec.depends_on),
+        mcp={server: list(tools) for server, tools in spec.mcp.items()},
         cost_class=spec.cost_class.value,
         approval_expires_seconds=spec.approval_expires_seconds,
     )

@@ -33,6 +33,7 @@ class TaskTypeAnswer(msgspec.Struct, frozen=True):
     effects: list[str]
     destructive: list[str]
     depends_on: list[str]
+    mcp: dict[str, list[str]]
     cost_class: str
     approval_expires_seconds: float | None
     """None: as the settings say."""

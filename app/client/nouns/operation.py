@@ -80,6 +80,7 @@ class TaskType(msgspec.Struct, frozen=True, kw_only=True):
     preemptible: bool = False
     effects: tuple[str, ...] = ()
     depends_on: tuple[str, ...] = ()
+    mcp: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     cost_class: str | None = None
 
 

@@ -1,0 +1,1 @@
+"""Despacho as an MCP server: an agent hands work to the queue, waits for it, and looks after what died."""
