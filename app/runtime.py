@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.broker.base import Broker
 from app.classification import Classifier
 from app.domain.policy import Policy
+from app.domain.policy_file import PolicyError
 from app.settings import Settings, SettingsError
 from app.store import policies
 from app.store.database import Database
@@ -23,18 +24,27 @@ class PolicyHolder:
     """The policy in force, as this process last read it."""
 
     def __init__(self, policy: Policy) -> None:
+        self.refused: str | None = None
+        """The newest version, where this release cannot read it: the one before goes on to rule here."""
         self.adopt(policy)
 
     def adopt(self, policy: Policy) -> None:
         """Put a version in force in this process."""
+        self.refused = None
         self.current = policy
         self.classifier = Classifier(policy)
 
     async def refresh(self, connection: AsyncConnection) -> bool:
-        """Read the newest version; tells whether it changed. Raises PolicyError when it does not parse."""
-        if await policies.newest_version(connection) in (None, self.current.version):
+        """Read the newest version; tells whether it changed. Raises PolicyError, once, when it does not parse."""
+        version = await policies.newest_version(connection)
+        if version in (None, self.current.version, self.refused):
+            self.refused = self.refused if version == self.refused else None
             return False
-        newest = await policies.newest(connection)
+        try:
+            newest = await policies.newest(connection)
+        except PolicyError:
+            self.refused = version
+            raise
         if newest is None:
             return False
         self.adopt(newest)

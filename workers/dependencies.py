@@ -14,6 +14,7 @@ from app.domain.breaker import Phase
 from app.domain.errors import Snoozed
 from app.domain.failure import Failure
 from app.runtime import Runtime
+from app.services.policies import follow
 from app.store import dependencies as store
 from app.telemetry.logs import event
 from workers.dependency_call import DependencyCall
@@ -190,12 +191,12 @@ class Dependencies:
             gate.apply(renewal, database_now, asked_at=asked_at, kept_seconds=kept_seconds, now=loop.time())
 
     async def _read_policy(self, now: float) -> None:
-        """Read the policy in force now and then: in a process without a dispatcher nobody else does."""
+        """Read the policy in force now and then: in a child process nobody else does while its task runs."""
         if now - self._policy_read_at < _POLICY_SECONDS:
             return
         self._policy_read_at = now
         try:
             async with self._runtime.database.transaction() as connection:
-                await self._runtime.policy.refresh(connection)
+                await follow(self._runtime, connection)
         except Exception as error:  # the last policy that could be read goes on to rule
             event(log, "policy_not_read", level=logging.WARNING, error=error)

@@ -7,6 +7,7 @@ import secrets
 import socket
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -33,12 +34,23 @@ PREFETCH_MOST = 4000
 
 
 class Pool:
-    """A worker process's share of the work: `slots` attempts at a time from the queues of some classes."""
+    """A worker process's share of the work: `slots` attempts at a time from the queues of some classes.
+
+    One that `follows_policy` serves every class, those of later versions too.
+    """
 
     def __init__(
-        self, runtime: Runtime, *, classes: Sequence[str], slots: int, name: str, database_url: str | None = None
+        self,
+        runtime: Runtime,
+        *,
+        classes: Sequence[str],
+        slots: int,
+        name: str,
+        database_url: str | None = None,
+        follows_policy: bool = False,
     ) -> None:
         self.runtime = runtime
+        self._follows_policy = follows_policy
         self.identity = workers.Identity(
             worker_id=f"{name}.{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(3)}",
             pool=name,
@@ -151,6 +163,7 @@ class Pool:
         self.runtime.metrics.slots(
             self.identity.pool, self.identity.slots - self.consumer.free_slots, self.identity.slots
         )
+        self._serve_new_classes()
         alive_seconds = max(4 * self._settings.heartbeat_seconds, 4.0)
         await workers.beat(runtime.database, self.identity, draining=draining, alive_seconds=alive_seconds)
         now = asyncio.get_running_loop().time()
@@ -176,6 +189,16 @@ class Pool:
             await self._write_progress(runs)
         if renew:
             self._renewed_at = now
+
+    def _serve_new_classes(self) -> None:
+        """Consume what a newer version of the policy has added; classes that it dropped may still have messages."""
+        served = self.identity.classes
+        new = [name for name in self.runtime.policy.current.by_name if name not in served]
+        if not self._follows_policy or not new:
+            return
+        self.consumer.consumer.extend(new)
+        self.identity = replace(self.identity, classes=(*served, *new))
+        event(log, "classes_added", worker_id=self.identity.worker_id, classes=new)
 
     def _give_up_on_deaf(self, now: float) -> None:
         """Settle attempts whose handler ignores its interruption; their slots stay taken until they have ended."""

@@ -49,6 +49,7 @@ async def serve_worker(
         classes=chosen,
         slots=slots or runtime.settings.worker.slots,
         name=pool or runtime.settings.worker.pool,
+        follows_policy=not (classes or runtime.settings.worker.classes),
         database_url=database_url,
     )
     # A plain handler that burns the processor gives the loop its turn after a millisecond, not after five.
@@ -98,6 +99,7 @@ async def _stand_for_the_lead(runtime: Runtime, stop: asyncio.Event, database_ur
             runtime.metrics.dead_letters_open({})
             runtime.metrics.approvals_waiting({})
             runtime.metrics.effects_standing({}, 0)
+            runtime.metrics.overrides_lasting({})
             runtime.metrics.dependency_states({}, since_seconds=0.0)
             runtime.metrics.budgets({})
 

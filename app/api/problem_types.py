@@ -81,6 +81,14 @@ _ALL = (
         "Choose another name, or delete the other one.",
     ),
     ProblemType(
+        "policy_version_exists", 409, "There is a version of this name already",
+        "Versions never change and none comes back: give the text a new `version`.",
+    ),
+    ProblemType(
+        "policy_class_in_use", 409, "Unfinished tasks have a class that the version does not have",
+        "Keep the class until its work is done, or give the tasks another one (POST /v1/tasks/{id}/reclassify).",
+    ),
+    ProblemType(
         "tenant_exists", 409, "The tenant id is taken", "Choose another id, or use the tenant that is there.",
     ),
     ProblemType(
@@ -125,6 +133,10 @@ _ALL = (
     ProblemType(
         "unknown_task_type", 422, "There is no such task type",
         "GET /v1/task-types lists the types of this installation.",
+    ),
+    ProblemType(
+        "invalid_policy", 422, "The policy cannot be used",
+        "Mend the lines that `errors` names; `despacho policy check FILE` says the same without an installation.",
     ),
     ProblemType(
         "unknown_input_ref", 422, "There is no such stored input", "Store the document by POST /v1/inputs first.",

@@ -105,6 +105,13 @@ class Consumer(Protocol):
         """Send deliveries to the broker's dead-letter queue."""
         ...
 
+    def extend(self, classes: Collection[str]) -> None:
+        """Subscribe to the queues of further classes; those that are subscribed to stay as they are.
+
+        Raises ValueError for a class that cannot name a queue. A paused or closed consumer subscribes to nothing.
+        """
+        ...
+
     async def pause(self) -> None:
         """Stop new deliveries for good (for draining); what has been received can still be settled.
 

@@ -6,7 +6,7 @@ from inside the connection's read, without a task or future of their own.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from app.broker.amqp.channel import Body, Channel
@@ -45,7 +45,14 @@ class _Subscription:
 class RabbitConsumer:
     """The `Consumer` of RabbitMQ; see `base.py`."""
 
-    def __init__(self, link: Link, sources: Iterable[Source], prefetch: int, settings: BrokerSettings) -> None:
+    def __init__(
+        self,
+        link: Link,
+        sources: Iterable[Source],
+        prefetch: int,
+        settings: BrokerSettings,
+        source_of: Callable[[str], Source],
+    ) -> None:
         if not 1 <= prefetch <= 65_535:
             raise ValueError("prefetch is a number of deliveries from 1 to 65535")
         self._link = link
@@ -56,7 +63,10 @@ class RabbitConsumer:
         self._epoch = 0
         self._stopped = False
         self.closed = False
-        self._tasks = [asyncio.create_task(self._keep(source), name=f"despacho-{source.queue}") for source in sources]
+        self._source_of = source_of
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        for source in sources:
+            self._subscribe(source)
 
     async def receive(self, max_items: int) -> list[Delivery]:
         """See Consumer."""
@@ -74,6 +84,15 @@ class RabbitConsumer:
         """See Consumer."""
         self._settle(deliveries, lambda settlements, tags: settlements.give_back(tags, requeue=False))
 
+    def extend(self, classes: Collection[str]) -> None:
+        """See Consumer."""
+        for source in [self._source_of(name) for name in classes]:
+            self._subscribe(source)
+
+    def _subscribe(self, source: Source) -> None:
+        if source.queue not in self._tasks and not self._stopped:
+            self._tasks[source.queue] = asyncio.create_task(self._keep(source), name=f"despacho-{source.queue}")
+
     async def pause(self) -> None:
         """See Consumer."""
         self._stopped = True
@@ -85,10 +104,10 @@ class RabbitConsumer:
     async def close(self) -> None:
         """See Consumer."""
         self._stopped = self.closed = True
-        for task in self._tasks:
+        for task in self._tasks.values():
             task.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks)
+            await asyncio.wait(self._tasks.values())
         self._arrivals.stop()
 
     def _settle(self, deliveries: Iterable[Delivery], settle: Callable[[Settlements, list[int]], bytes]) -> None:

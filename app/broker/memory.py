@@ -63,6 +63,7 @@ class MemoryConsumer:
         prefetch: int,
         return_: Callable[[_Queue, _Entry], None],
         bury: Callable[[_Entry, str], None],
+        queue_of: Callable[[str], _Queue],
     ) -> None:
         if not 1 <= prefetch <= 65_535:
             raise ValueError("prefetch is a number of deliveries from 1 to 65535")
@@ -71,12 +72,13 @@ class MemoryConsumer:
         self._bury = bury
         self._arrivals = Arrivals()
         self._out: dict[int, tuple[_Queue, _Entry]] = {}
-        self._taken = dict.fromkeys(queues, 0)
+        self._taken: dict[_Queue, int] = {}
+        self._queue_of = queue_of
+        self._stopped = False
         self.closed = False
         self._tag = 0
-        for queue in self._taken:
-            queue.consumers.append(self)
-            queue.pump()
+        for queue in queues:
+            self._subscribe(queue)
 
     def has_room(self, queue: _Queue) -> bool:
         """Whether a further message of this queue may be out."""
@@ -110,6 +112,17 @@ class MemoryConsumer:
             self._bury(entry, "rejected")
         self._pump()
 
+    def extend(self, classes: Collection[str]) -> None:
+        """See Consumer."""
+        for queue in [self._queue_of(name) for name in classes]:
+            self._subscribe(queue)
+
+    def _subscribe(self, queue: _Queue) -> None:
+        if queue not in self._taken and not self._stopped:
+            self._taken[queue] = 0
+            queue.consumers.append(self)
+            queue.pump()
+
     async def pause(self) -> None:
         """See Consumer."""
         self._leave()
@@ -131,6 +144,7 @@ class MemoryConsumer:
         self._pump()
 
     def _leave(self) -> None:
+        self._stopped = True
         for queue in self._taken:
             if self in queue.consumers:
                 queue.consumers.remove(self)
@@ -230,7 +244,7 @@ class MemoryBroker:
         return Published.CONFIRMED
 
     def _consume(self, queues: list[_Queue], prefetch: int) -> MemoryConsumer:
-        consumer = MemoryConsumer(queues, prefetch, self._take_back, self._bury)
+        consumer = MemoryConsumer(queues, prefetch, self._take_back, self._bury, self._queue)
         self._consumers = [known for known in self._consumers if not known.closed] + [consumer]
         return consumer
 

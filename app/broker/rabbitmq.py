@@ -95,9 +95,7 @@ class RabbitBroker:
 
     def consumer(self, classes: Collection[str], prefetch: int) -> RabbitConsumer:
         """See Broker."""
-        sources = [Source(self._topology.queue(name), self._declarer(name), _of_class(name)) for name in classes]
-        self._classes.update(classes)
-        return self._consume(sources, prefetch)
+        return self._consume([self._source(name) for name in classes], prefetch)
 
     def dead_letter_consumer(self, prefetch: int) -> RabbitConsumer:
         """See Broker."""
@@ -140,8 +138,13 @@ class RabbitBroker:
     def _consumes(self) -> bool:
         return any(not consumer.closed for consumer in self._consumers)
 
+    def _source(self, priority_class: str) -> Source:
+        source = Source(self._topology.queue(priority_class), self._declarer(priority_class), _of_class(priority_class))
+        self._classes.add(priority_class)
+        return source
+
     def _consume(self, sources: list[Source], prefetch: int) -> RabbitConsumer:
-        consumer = RabbitConsumer(self._consuming, sources, prefetch, self._settings)
+        consumer = RabbitConsumer(self._consuming, sources, prefetch, self._settings, self._source)
         self._consuming.start()
         self._consumers = [known for known in self._consumers if not known.closed] + [consumer]
         return consumer

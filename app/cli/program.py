@@ -9,7 +9,7 @@ import traceback
 
 import typer
 
-from app.cli import mcp, operation, service_commands
+from app.cli import mcp, operation, overrides, policy_simulate, service_commands
 from app.cli.approvals import approvals
 from app.cli.bulk import bulk
 from app.cli.dead_letters import dlq
@@ -17,6 +17,7 @@ from app.cli.effects import effects
 from app.cli.ending import FAILED, INTERRUPTED, WRONG_USAGE, CommandFailed
 from app.cli.keys import keys, tenants
 from app.cli.output import printable
+from app.cli.policy import policy
 from app.cli.tasks import tasks
 from app.cli.webhooks import webhooks
 from app.settings import SettingsError
@@ -30,9 +31,11 @@ program = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 service_commands.add_to(program)
-for group in (tasks, approvals, dlq, effects, bulk, webhooks, keys, tenants):
+for group in (tasks, approvals, dlq, effects, bulk, webhooks, policy, keys, tenants):
     program.add_typer(group)
 operation.add_to(program)
+policy_simulate.add_to(policy)
+overrides.add_to(program)
 mcp.add_to(program)
 
 

@@ -12,7 +12,7 @@ from app.client.nouns.effects import Effects
 from app.client.nouns.inputs import Inputs
 from app.client.nouns.limits import Budgets, Dependencies
 from app.client.nouns.operation import Classes, Health, Pauses, TaskTypes, Workers
-from app.client.nouns.policy import Policies
+from app.client.nouns.policy import Overrides, Policies
 from app.client.nouns.raw import Raw
 from app.client.nouns.schedules import Schedules
 from app.client.nouns.submitting import Submitting
@@ -46,6 +46,7 @@ class Nouns(Submitting[S], Generic[S]):
         self.dependencies = Dependencies(shell)
         self.budgets = Budgets(shell)
         self.policy = Policies(shell)
+        self.overrides = Overrides(shell)
         self.tenants = Tenants(shell)
         self.keys = Keys(shell)
         self.audit = Audit(shell)

@@ -6,11 +6,13 @@ a dictionary look-up and no evaluation), and mistakes that would otherwise show 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import cel
+
+from app.domain.constants import Token, constant, deepest_macro, operand, spelled, value_of
 
 ROOTS = frozenset({"process", "tenant", "source", "task", "claims", "now"})
 FIELDS = {
@@ -49,6 +51,7 @@ FUNCTIONS = frozenset(
 MACROS = frozenset({"all", "exists", "exists_one", "map", "filter"})
 MAXIMUM_LENGTH = 2_000
 MAXIMUM_NESTING = 20
+MAXIMUM_MACRO_DEPTH = 1
 MAXIMUM_ANSWERS = 1_024
 _PLAIN = frozenset({str, bool, int, float, type(None)})
 _TOKEN = re.compile(
@@ -131,6 +134,10 @@ class Condition:
     program: cel.Program
     reads: tuple[Read, ...]
     required: tuple[tuple[str, str], ...]
+    constant: bool | None = None
+    """What it gives whatever the facts are, where that is known."""
+    spelling: str = ""
+    """The expression without its layout: two of the same spelling say the same."""
     answers: dict[tuple[object, ...], bool] = field(default_factory=dict, compare=False, repr=False)
 
     def lacks(self, facts: Mapping[str, Mapping[str, object]]) -> str | None:
@@ -186,13 +193,16 @@ def compile_condition(when: str, words: Vocabulary = SUBMISSION) -> Condition:
     problems = [
         *_unknown_names(program, bound, words.roots),
         *_unknown_fields(reads | guarded, words.fields),
-        *_constant_mistakes(tokens),
+        *_constant_mistakes(tokens, words.roots),
+        *_costs(tokens),
     ]
     problems = problems or _probe(program, words.probe)
     if problems:
         raise ConditionError(problems)
     required = {(read.root, read.field) for read in reads if read.field is not None} if _strict(tokens) else set()
-    return Condition(program, tuple(sorted(reads | guarded, key=str)), tuple(sorted(required)))
+    always = constant(tokens, lambda part: _reads_facts(part, words.roots))
+    every = tuple(sorted(reads | guarded, key=str))
+    return Condition(program, every, tuple(sorted(required)), always, spelled(tokens))
 
 
 def _tokens(when: str) -> list[_Token]:
@@ -283,13 +293,30 @@ def _unknown_fields(reads: set[Read], fields: Mapping[str, frozenset[str]]) -> l
     ]
 
 
-def _constant_mistakes(tokens: list[_Token]) -> list[str]:
+def _reads_facts(tokens: Sequence[Token], roots: frozenset[str]) -> bool:
+    return any(token.kind == "word" and token.text in roots for token in tokens)
+
+
+def _costs(tokens: list[_Token]) -> list[str]:
+    """Bound what one evaluation costs: it grows with a list's length, and not with a power of it."""
+    if (depth := deepest_macro(tokens, MACROS)) > MAXIMUM_MACRO_DEPTH:
+        return [
+            f"{', '.join(sorted(MACROS))} are nested {depth} deep; one inside another is too dear for every task: "
+            "write them one after the other"
+        ]
+    return []
+
+
+def _constant_mistakes(tokens: list[_Token], roots: frozenset[str]) -> list[str]:
     """Find what fails whatever the facts are: a division by zero, a duration or a time that cannot be read."""
     problems: list[str] = []
     for at in range(len(tokens) - 1):
         here, following = tokens[at], tokens[at + 1]
-        if here.text in ("/", "%") and following.kind == "number" and _ZERO.fullmatch(following.text):
-            problems.append(f"division by zero in '{here.text} {following.text}'; divide by a number other than 0")
+        if here.kind == "sign" and here.text in ("/", "%"):
+            divisor = operand(tokens, at + 1)
+            if _is_zero(divisor, roots):
+                said = f"{here.text} {spelled(divisor)}"[:64]
+                problems.append(f"division by zero in '{said}'; divide by a number other than 0")
         literal = at + 3 < len(tokens) and following.text == "(" and tokens[at + 2].kind == "text"
         if here.text in ("duration", "timestamp") and literal and tokens[at + 3].text == ")":
             call = f"{here.text}({tokens[at + 2].text})"
@@ -299,6 +326,13 @@ def _constant_mistakes(tokens: list[_Token]) -> list[str]:
                 good = '"2h" or "90s"' if here.text == "duration" else '"2026-01-31T12:00:00Z"'
                 problems.append(f"{call} cannot be read; write it like {good}")
     return problems
+
+
+def _is_zero(divisor: Sequence[Token], roots: frozenset[str]) -> bool:
+    if len(divisor) == 1 and divisor[0].kind == "number":
+        return _ZERO.fullmatch(divisor[0].text) is not None
+    value = None if _reads_facts(divisor, roots) else value_of(divisor)
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == 0
 
 
 def _probe(program: cel.Program, facts: dict[str, object]) -> list[str]:

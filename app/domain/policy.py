@@ -17,6 +17,7 @@ from app.domain.conditions import Condition
 from app.domain.dependencies import Dependency
 
 DEFAULT_REASON = "DEFAULT"
+DEFAULT_OVERRIDE_MAXIMUM_SECONDS = 86_400.0
 
 
 class OnSaturation(StrEnum):
@@ -126,6 +127,7 @@ class Policy:
     effects: tuple[EffectRule, ...] = ()
     dependencies: tuple[Dependency, ...] = ()
     budgets: tuple[Budget, ...] = ()
+    override_maximum_seconds: float = DEFAULT_OVERRIDE_MAXIMUM_SECONDS
     by_name: Mapping[str, PriorityClass] = field(init=False, compare=False, repr=False)
     _dependencies: Mapping[str, Dependency] = field(init=False, compare=False, repr=False)
 

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from app.domain.conditions import EFFECT, SUBMISSION, Condition, ConditionError, Vocabulary, compile_condition
 from app.domain.effects import EFFECT_TYPE
+from app.domain.overrides import CLASS_GONE_REASON, OVERRIDE_REASON
 from app.domain.policy import (
+    DEFAULT_OVERRIDE_MAXIMUM_SECONDS,
     DEFAULT_REASON,
     Aging,
     EffectRule,
@@ -22,9 +24,21 @@ from app.domain.policy_dependencies import read_budgets, read_dependencies
 from app.domain.policy_section import Problem, Problems, Section
 
 MAXIMUM_CLASSES = 10
+MAXIMUM_TABLES = 500
+MAXIMUM_CHARACTERS = 262_144
 DEFAULT_REPUBLISH_SECONDS = 30.0
+_KEPT = {
+    DEFAULT_REASON: "tasks that no rule matches",
+    OVERRIDE_REASON: "classes that people give",
+    CLASS_GONE_REASON: "tasks whose class left the policy",
+}
 _CLASS_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,63}")
 _REASON_CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
+_COMPARED_CLASS = re.compile(
+    r"task\.priority_class\s*[!=]=\s*[\"']([^\"']*)[\"']|[\"']([^\"']*)[\"']\s*[!=]=\s*task\.priority_class"
+)
+ALWAYS = ""
 _HEADER = re.compile(r"\s*\[\[?\s*([A-Za-z0-9_.-]+)\s*\]\]?")
 _KEY = re.compile(r"\s*\"?([A-Za-z0-9_-]+)\"?\s*=")
 
@@ -39,22 +53,27 @@ class PolicyError(ValueError):
 
 def parse_policy(text: str) -> Policy:
     """Read a policy from TOML; raise PolicyError listing every problem with its line."""
+    if len(text) > MAXIMUM_CHARACTERS:
+        said = f"the policy has {len(text)} characters; at most {MAXIMUM_CHARACTERS} are read"
+        raise PolicyError([(1, said)])
     try:
         document: Mapping[str, object] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"at line (\d+)", str(error))
         line = int(place.group(1)) if place else text.count("\n") + 1
         raise PolicyError([(line, f"not valid TOML: {error}")]) from None
+    except ValueError:  # of Python's own: an integer with thousands of digits
+        raise PolicyError([(1, "not valid TOML: a number has too many digits; numbers here have a few")]) from None
     except RecursionError:
         raise PolicyError([(1, "nested too deep; a policy is a few flat tables")]) from None
     problems = Problems()
-    policy = _Reader(document, _line_numbers(text), problems).policy()
+    policy = _Reader(document, line_numbers(text), problems).policy()
     if problems.found or policy is None:
         raise PolicyError(problems.found)
     return replace(policy, document=text)
 
 
-def _line_numbers(text: str) -> dict[tuple[str, int, str], int]:
+def line_numbers(text: str) -> dict[tuple[str, int, str], int]:
     """Map (table, position among its like, key) to the line; key "" is the table's own line."""
     lines: dict[tuple[str, int, str], int] = {}
     table, position = "", 0
@@ -82,7 +101,10 @@ class _Reader:
 
     def policy(self) -> Policy | None:
         top = Section("", 0, self.document, self.lines, self.problems, "the policy")
-        version, owner, default = top.text("version"), top.text("owner"), top.text("default_class")
+        wanted = "a text of at most 64 letters, digits, _.:+-, such as '2026-11-30.1'"
+        version = top.matching("version", _VERSION, wanted)
+        owner, default = top.text("owner"), top.text("default_class")
+        override_maximum = top.duration("override_maximum", default=DEFAULT_OVERRIDE_MAXIMUM_SECONDS)
         sections = {
             name: list(self._tables(top, name)) for name in ("class", "rule", "limit", "effect", "dependency", "budget")
         }
@@ -91,7 +113,7 @@ class _Reader:
         names = self._class_names(sections["class"])
         rules = self._rules(sections["rule"], names)
         limits = self._limits(sections["limit"])
-        effects = self._effects(sections["effect"])
+        effects = self._effects(sections["effect"], names)
         dependencies = read_dependencies(sections["dependency"], names)
         budgets = read_budgets(sections["budget"])
         if default and default not in names:
@@ -108,12 +130,16 @@ class _Reader:
             tuple(effects),
             tuple(dependencies),
             tuple(budgets),
+            override_maximum or DEFAULT_OVERRIDE_MAXIMUM_SECONDS,
         )
 
     def _tables(self, top: Section, name: str) -> Iterator[Section]:
         found = top.values.get(name, [])
         if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
             top.problem(name, f"{name!r} must be written as [[{name}]] tables")
+            return
+        if len(found) > MAXIMUM_TABLES:
+            top.problem(name, f"{len(found)} [[{name}]] tables; at most {MAXIMUM_TABLES} are read")
             return
         for position, values in enumerate(found):
             label = values.get("name") or values.get("reason_code") or values.get("on") or f"number {position + 1}"
@@ -198,11 +224,12 @@ class _Reader:
 
     def _rules(self, sections: list[Section], names: list[str]) -> list[Rule]:
         codes: dict[str, int] = {}
+        before: dict[str, int] = {}
         rules = []
         for section in sections:
             code = section.matching("reason_code", _REASON_CODE, "capitals, digits and _, such as 'DUE_SOON'")
-            if code == DEFAULT_REASON:
-                section.problem("reason_code", f"{DEFAULT_REASON} is kept for tasks that no rule matches; use another")
+            if code in _KEPT:
+                section.problem("reason_code", f"{code} is kept for {_KEPT[code]}; use another")
             elif code in codes:
                 section.problem("reason_code", f"{code} is already used in line {codes[code]}; each rule has its own")
             elif code is not None:
@@ -213,11 +240,25 @@ class _Reader:
             when, trusts = section.text("when"), section.names("trusts")
             condition = self._condition(section, when, trusts) if when is not None else None
             section.finish()
+            if condition is not None:
+                self._reachable(section, condition, before)
             if code and target and when and condition:
                 rules.append(Rule(code, target, when, trusts, condition))
         return rules
 
-    def _effects(self, sections: list[Section]) -> list[EffectRule]:
+    def _reachable(self, section: Section, condition: Condition, before: dict[str, int]) -> None:
+        """Note a problem where the rule can never decide; `before` has the conditions above it with their lines."""
+        line = section.line("when")
+        if condition.constant is False:
+            section.problem("when", "it never holds, whatever the facts are; mend the condition, or leave the rule out")
+        elif ALWAYS in before:
+            section.problem("when", f"it is never asked: the condition in line {before[ALWAYS]} always holds")
+        elif condition.spelling in before:
+            said = f"it never decides: line {before[condition.spelling]} has the same condition and comes first"
+            section.problem("when", f"{said}; leave one out")
+        before.setdefault(ALWAYS if condition.constant is True else condition.spelling, line)
+
+    def _effects(self, sections: list[Section], names: list[str]) -> list[EffectRule]:
         codes: dict[str, int] = {}
         rules = []
         for section in sections:
@@ -231,10 +272,22 @@ class _Reader:
                 section.problem("type", f"{wrong[:64]!r} is no effect type; it should be like 'send_email'")
             when, allow = section.text("when", required=False), section.flag("allow")
             condition = self._compiled(section, when, EFFECT) if when is not None else None
+            if condition is not None and condition.constant is False:
+                section.problem("when", "it never holds, whatever the facts are; mend it, or leave the rule out")
+            if condition is not None and when is not None:
+                self._known_classes(section, when, names)
             section.finish()
             if code is not None and allow is not None and (when is None or condition is not None):
                 rules.append(EffectRule(code, allow, types, tenants, when, condition))
         return rules
+
+    def _known_classes(self, section: Section, when: str, names: list[str]) -> None:
+        """Note every class that a condition compares with and that there is not."""
+        for match in _COMPARED_CLASS.finditer(when):
+            name = match.group(1) or match.group(2) or ""
+            if name not in names:
+                known = ", ".join(names) or "none"
+                section.problem("when", f"unknown class {name[:64]!r}; it must be one of {known}")
 
     def _compiled(self, section: Section, when: str, words: Vocabulary) -> Condition | None:
         try:

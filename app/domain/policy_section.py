@@ -63,6 +63,11 @@ class Section:
                 hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
                 self.problem(key, f"unknown key {key[:64]!r}; {hint}")
 
+    def asked(self, key: str) -> bool:
+        """Note that `key` is known, for a reader that looks at the value itself; always False."""
+        self._asked.append(key)
+        return False
+
     def _value(self, key: str, wanted: str, required: bool) -> object | None:
         self._asked.append(key)
         value = self.values.get(key)

@@ -11,6 +11,7 @@ from app.domain.conditions import Read
 from app.domain.policy import DEFAULT_REASON, Policy
 
 _NOTHING: Mapping[str, object] = {}
+NO_CLAIMS = "the key may not make claims"
 Recorded = Mapping[str, object]
 
 
@@ -65,7 +66,7 @@ def decide_class(policy: Policy, facts: Facts) -> ClassDecision:
     used: dict[str, object] = {}
     for rule in policy.rules:
         condition = rule.condition
-        why = "the key may not make claims" if rule.trusts and not facts.may_claim else condition.lacks(known)
+        why = NO_CLAIMS if rule.trusts and not facts.may_claim else condition.lacks(known)
         if why is not None:
             skipped.append(_skip(rule.reason_code, why))
             continue
@@ -125,24 +126,24 @@ def _record(
     """Add the facts that a rule read to `used`, as plain JSON values."""
     for read in reads:
         if read.root == "now":
-            used["now"] = _plain(now)
+            used["now"] = plain(now)
             continue
         found = known[read.root]
         recorded = used.setdefault(read.root, {})
         if isinstance(recorded, dict):
             names = found if read.field is None else (read.field,)
-            recorded.update({name: _plain(found[name]) for name in names if found.get(name) is not None})
+            recorded.update({name: plain(found[name]) for name in names if found.get(name) is not None})
 
 
-def _plain(value: object) -> object:
-    """Make a JSON value of a fact."""
+def plain(value: object) -> object:
+    """Make a JSON value of a fact; times become RFC 3339 in UTC."""
     match value:
         case datetime():
             return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
         case Mapping():
-            return {str(name): _plain(one) for name, one in value.items()}
+            return {str(name): plain(one) for name, one in value.items()}
         case list() | tuple():
-            return [_plain(one) for one in value]
+            return [plain(one) for one in value]
         case None | bool() | int() | float() | str():
             return value
         case _:

@@ -14,14 +14,14 @@ from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.broker.base import Published
+from app.broker.base import BrokerError, Published
 from app.domain.capacity import Capacity, Pool, Seats
-from app.domain.policy_file import PolicyError
 from app.domain.release import Demand, Plan, plan_release
 from app.runtime import Runtime
 from app.services.budgets import PurseKeeper
 from app.services.gates import Gates
 from app.services.in_flight import InFlight, Pace
+from app.services.policies import follow
 from app.services.releases import by_limit, figures_of, message_of, pools_of, tenant_heads
 from app.store import delayed, flights, lanes, leaders, looks, tallies, workers
 from app.store.hot import HotRow
@@ -49,6 +49,8 @@ class Dispatcher:
         self.last_plan: Plan | None = None
         self._volatile = volatile
         self._settings = runtime.settings.dispatcher
+        self._declaring: asyncio.Task[None] | None = None
+        self._declared_for = runtime.policy.current.version
         self._reset()
 
     def _reset(self) -> None:
@@ -70,7 +72,6 @@ class Dispatcher:
         self._lane_pace = Pace(1.0)
         self._publishing: set[asyncio.Task[None]] = set()
         self._broker_rest_until = 0.0
-        self._policy_is_read = True
 
     async def take_over(self, epoch: int) -> None:
         """Begin to lead under `epoch`: forget what was remembered, count anew."""
@@ -86,6 +87,8 @@ class Dispatcher:
         """Let what is being published finish."""
         if self._publishing:
             await asyncio.wait(self._publishing)
+        if self._declaring is not None:
+            self._declaring.cancel()
         await self._purse.close()
 
     async def round(self) -> int:
@@ -156,14 +159,18 @@ class Dispatcher:
         return bool(self.runtime.policy.current.limits or self._gates.now)
 
     async def _refresh_policy(self, connection: AsyncConnection) -> None:
+        """Follow the policy, and have the queues of its classes exist before anything is sent there."""
+        await follow(self.runtime, connection)
+        version = self.runtime.policy.current.version
+        if version != self._declared_for and (self._declaring is None or self._declaring.done()):
+            self._declared_for = version
+            self._declaring = asyncio.create_task(self._declare(), name="declare queues")
+
+    async def _declare(self) -> None:
         try:
-            await self.runtime.policy.refresh(connection)
-            self._policy_is_read = True
-        except PolicyError as error:
-            # A newer release has stored what this one cannot read: the last policy that it could goes on to rule.
-            if self._policy_is_read:
-                event(log, "policy_not_read", level=logging.ERROR, error=error)
-            self._policy_is_read = False
+            await self.runtime.broker.declare(tuple(self.runtime.policy.current.by_name))
+        except BrokerError as error:  # a broker that is away gets them when it is back
+            event(log, "queues_not_declared", level=logging.WARNING, error=error)
 
     async def _come_due(self) -> int:
         if not self._due_pace.due():

@@ -101,7 +101,7 @@ def compose(task: Row[Any], story: Story, depends_on: tuple[str, ...] = ()) -> l
 
     `depends_on` are the dependencies that the task's type declares.
     """
-    entries = [_submitted(task)]
+    entries = [_submitted(task, story.events)]
     for row in story.attempts:
         entries += [_released(row, story.rounds), _started(row, row.started_at), _ended(row)]
     if story.flight is not None:
@@ -117,14 +117,17 @@ def compose(task: Row[Any], story: Story, depends_on: tuple[str, ...] = ()) -> l
     return [*entries, last] if last is not None else entries
 
 
-def _submitted(task: Row[Any]) -> Entry:
+def _submitted(task: Row[Any], events: Sequence[Row[Any]]) -> Entry:
+    """Tell of the submission; the class that it got is the one before the first that somebody gave the task."""
+    moved = next((json.loads(row.detail) for row in events if row.kind == "reclassified" and row.detail), None)
     detail = {
-        "priority_class": task.priority_class,
+        "priority_class": moved["from"] if moved else task.priority_class,
         "policy_version": task.policy_version,
         "requested_class": task.requested_class,
         "facts": json.loads(task.facts),
     }
-    return Entry(task.submitted_at, "submitted", task.reason_code, task.submitted_by, _text(detail))
+    reason_code = moved["from_reason_code"] if moved else task.reason_code
+    return Entry(task.submitted_at, "submitted", reason_code, task.submitted_by, _text(detail))
 
 
 def _released(row: Row[Any], rounds: Mapping[int, Row[Any]]) -> Entry:

@@ -2,13 +2,16 @@
 
 import asyncio
 import contextlib
+import logging
 from datetime import UTC, datetime
 
 from app.runtime import Runtime
+from app.services.policies import follow
 from app.store.database import DatabaseUnavailable
-from app.telemetry.logs import dropped_lines
+from app.telemetry.logs import dropped_lines, event
 from app.version import product_version
 
+log = logging.getLogger("despacho.process")
 _EVERY_SECONDS = 2.0
 _OWN_SERIES = (
     "timeout", "rate_limit", "unavailable", "connection", "database_unavailable", "invalid_payload", "invalid_result",
@@ -34,6 +37,14 @@ async def watch(runtime: Runtime) -> None:
         await asyncio.sleep(_EVERY_SECONDS)
 
 
+async def _follow_policy(runtime: Runtime) -> None:
+    """Have the newest version of the policy rule in this process too, whatever roles it plays."""
+    try:
+        await runtime.database.run(lambda connection: follow(runtime, connection), retry_for_seconds=0.0)
+    except Exception as error:  # the version that was read last goes on to rule
+        event(log, "policy_not_looked_for", level=logging.WARNING, error=error)
+
+
 async def look(runtime: Runtime) -> bool:
     """Look once, at the database's clock too; tells whether the database answered."""
     up = False
@@ -43,6 +54,8 @@ async def look(runtime: Runtime) -> bool:
         after = datetime.now(UTC)
         runtime.clock_ahead = before + (after - before) / 2 - told
         up = True
+    if up:
+        await _follow_policy(runtime)
     runtime.metrics.database_up(up)
     runtime.metrics.broker_up(runtime.broker.connected)
     return up

@@ -40,7 +40,7 @@ def _z(column: str) -> str:
 # again. No row comes back to whoever does not own the flight; `state` is null where another asks the same right now.
 _ASK = text(f"""
 WITH mine AS MATERIALIZED (
-    SELECT task_id, tenant_id, task_type, priority_class FROM flights
+    SELECT task_id, tenant_id, task_type, COALESCE(next_class, priority_class) AS priority_class FROM flights
     WHERE task_id = :task_id AND fence = :fence FOR KEY SHARE
 ),
 known AS MATERIALIZED (

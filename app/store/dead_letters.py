@@ -180,6 +180,7 @@ removed AS (
 ),
 history AS (DELETE FROM attempts a USING removed r WHERE a.task_id = r.task_id),
 asked AS (DELETE FROM approvals a USING removed r WHERE a.task_id = r.task_id),
+overruled AS (DELETE FROM overrides o USING removed r WHERE o.task_id = r.task_id),
 told AS (DELETE FROM events e USING removed r WHERE e.task_id = r.task_id),
 journal AS (DELETE FROM steps s USING removed r WHERE s.task_id = r.task_id),
 states AS (DELETE FROM checkpoints c USING removed r WHERE c.task_id = r.task_id),

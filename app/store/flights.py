@@ -13,7 +13,7 @@ from app.domain.lifecycle import Move
 from app.store.database import Database
 from app.store.hot import HotRow
 from app.store.leaders import LEADS_SQL
-from app.store.places import PLACE, place_of
+from app.store.places import CLASS_OF_RETURN, PLACE, place_of
 from app.store.tallies import tally_sql
 from app.store.tasks import move_sql
 
@@ -62,7 +62,7 @@ tally AS (
     {tally_sql("gone", ":worker_id")}
 )
 INSERT INTO delayed ({PLACE}, due_at, why)
-SELECT {place_of("g", dispatch="g.dispatch + 1")}, clock_timestamp(), :why FROM gone g
+SELECT {place_of("g", priority_class=CLASS_OF_RETURN, dispatch="g.dispatch + 1")}, clock_timestamp(), :why FROM gone g
 RETURNING task_id
 """)
 

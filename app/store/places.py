@@ -21,3 +21,7 @@ def column(values: list[T]) -> list[T]:
     The driver looks at every element of an array; columns that nobody uses should cost nothing.
     """
     return values if any(value is not None for value in values) else []
+
+
+# The class in which a flight comes back: the one that it flies in, unless somebody gave it another meanwhile.
+CLASS_OF_RETURN = "COALESCE(g.next_class, g.priority_class)"

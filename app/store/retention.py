@@ -41,6 +41,7 @@ gone AS (
 ),
 history AS (DELETE FROM attempts a USING gone g WHERE a.task_id = g.task_id),
 asked AS (DELETE FROM approvals a USING gone g WHERE a.task_id = g.task_id),
+overruled AS (DELETE FROM overrides o USING gone g WHERE o.task_id = g.task_id),
 told AS (DELETE FROM events e USING gone g WHERE e.task_id = g.task_id),
 journal AS (DELETE FROM steps s USING gone g WHERE s.task_id = g.task_id),
 states AS (DELETE FROM checkpoints c USING gone g WHERE c.task_id = g.task_id),

@@ -7,6 +7,7 @@
     suspended  what waits for a person: the place of a task in `awaiting_approval`.
     approvals  what handlers asked people for, and what was decided; gone with the task.
     lanes      (class, tenant, type, group) combinations that have rows in `ready`, with their tenant's virtual time.
+    overrides  classes that people gave tasks, each with its reason and end; gone with the task.
     attempts   one row per ended attempt, written at settlement; the running one is the flight.
     steps      what a handler's steps returned, kept for its next run; gone with the task.
     checkpoints  the last state that a handler saved of itself; gone with the task.
@@ -213,6 +214,7 @@ flights = sa.Table(
     _when("lease_until"),
     _when("cancel_requested_at"),
     _when("woken_at"),
+    _name("next_class", nullable=True),
     postgresql_with={"fillfactor": "50", **_BUSY},
 )
 
@@ -249,6 +251,29 @@ approvals = sa.Table(
     sa.Index("ix_approvals_tenant_id", "tenant_id", "state", "due_at"),
     sa.Index("ix_approvals_open", "due_at", "approval_id", postgresql_where=sa.text("state = 'pending'")),
     sa.Index("ix_approvals_expires_at", "expires_at", postgresql_where=sa.text("state = 'pending'")),
+)
+
+overrides = sa.Table(
+    "overrides",
+    metadata,
+    _name("override_id", primary_key=True),
+    _name("task_id"),
+    _name("tenant_id"),
+    _name("type"),
+    _name("priority_class"),
+    _name("from_class"),
+    _name("derived_class"),
+    _name("derived_reason_code"),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("created_by", sa.Text, nullable=False),
+    _when("created_at", nullable=False),
+    _when("expires_at", nullable=False),
+    _when("ended_at"),
+    _name("ended_why", nullable=True),
+    sa.Index("ix_overrides_lasting", "task_id", unique=True, postgresql_where=sa.text("ended_at IS NULL")),
+    sa.Index("ix_overrides_expires_at", "expires_at", postgresql_where=sa.text("ended_at IS NULL")),
+    sa.Index("ix_overrides_task_id", "task_id"),
+    sa.Index("ix_overrides_tenant_id", "tenant_id", "override_id"),
 )
 
 attempts = sa.Table(

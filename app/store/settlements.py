@@ -12,7 +12,7 @@ from sqlalchemy.sql.elements import TextClause
 from app.domain.lifecycle import Move
 from app.domain.outcome import Settlement
 from app.store.database import Database
-from app.store.places import PLACE, column, place_of
+from app.store.places import CLASS_OF_RETURN, PLACE, column, place_of
 from app.store.tallies import tally_sql
 from app.store.tasks import move_sql
 
@@ -67,7 +67,7 @@ def _back(due: str) -> str:
     return f""",
 back AS (
     INSERT INTO delayed ({PLACE}, due_at, why)
-    SELECT {place_of("g", dispatch="g.dispatch + 1", attempt="g.attempts + 1", queued_at=due)},
+    SELECT {place_of("g", priority_class=CLASS_OF_RETURN, dispatch="g.dispatch + 1", attempt="g.attempts + 1", queued_at=due)},
            {due}, g.outcome
     FROM moved g
 )"""
@@ -103,7 +103,7 @@ comes AS (SELECT * FROM kept WHERE approval_id NOT IN (SELECT approval_id FROM h
 asleep AS ({move_sql(Move.SUSPEND, "waits", _ALSO[Move.SUSPEND])} RETURNING t.attempts, m.*),
 placed AS (
     INSERT INTO suspended ({PLACE}, approval_id, suspended_at)
-    SELECT {place_of("g", attempt="g.attempts + 1")}, g.approval_id, g.ended_at FROM asleep g
+    SELECT {place_of("g", priority_class=CLASS_OF_RETURN, attempt="g.attempts + 1")}, g.approval_id, g.ended_at FROM asleep g
 ),
 moved AS ({move_sql(Move.RETURN, "comes", _ALSO[Move.RETURN])} RETURNING t.attempts, m.*)"""
 

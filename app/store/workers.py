@@ -14,7 +14,7 @@ INSERT INTO workers (worker_id, pool, classes, task_types, slots, draining, host
 VALUES (:worker_id, :pool, CAST(:classes AS text[]), CAST(:task_types AS text[]), :slots, :draining, :host, :pid, :version,
         clock_timestamp(), clock_timestamp(), clock_timestamp() + CAST(:alive_seconds AS float8) * interval '1 second')
 ON CONFLICT (worker_id) DO UPDATE SET heartbeat_at = clock_timestamp(), alive_until = excluded.alive_until,
-    draining = excluded.draining, slots = excluded.slots
+    draining = excluded.draining, slots = excluded.slots, classes = excluded.classes
 """)
 _LEAVE = text("DELETE FROM workers WHERE worker_id = :worker_id")
 _LIVE = text("""

@@ -117,6 +117,11 @@ class Metrics:
         self._approvals_waiting = gauge("approvals_waiting", "Tasks that wait for a person.", *by_class)
         self._approvals_overdue = gauge("approvals_overdue", "Those of them past the target of their class.", *by_class)
         self._approvals_oldest = gauge("approvals_oldest_seconds", "Age of the oldest question to a person.", *by_class)
+        self._overrides_made = count("overrides_made", "Classes given to tasks by hand.", *by_class)
+        self._overrides = gauge("overrides_lasting", "Classes given by hand that have not ended.", *by_class)
+        self._policy_refused = gauge(
+            "policy_version_refused", "1 while the newest version of the policy cannot be used by this process."
+        )
         self._slots = gauge("worker_slots", "Slots of this worker.", "pool")
         self._slots_busy = gauge("worker_slots_busy", "Slots of this worker in use.", "pool")
         self._database_up = gauge("database_up", "1 while this process reaches the database.")
@@ -317,6 +322,18 @@ class Metrics:
         self._approvals_waiting.replace({key: row[0] for key, row in rows.items()})
         self._approvals_overdue.replace({key: row[1] for key, row in rows.items()})
         self._approvals_oldest.replace({key: row[2] for key, row in rows.items()})
+
+    def override_made(self, priority_class: str) -> None:
+        """Count one task that somebody gave this class."""
+        self._overrides_made.add((self._class(priority_class),))
+
+    def overrides_lasting(self, by_class: Mapping[str, int]) -> None:
+        """Replace how many classes given by hand last, by the class that they give."""
+        self._overrides.replace({(self._class(name),): count for name, count in by_class.items()})
+
+    def policy_refused(self, refused: bool) -> None:
+        """Say whether the newest version of the policy cannot be used here; the one before rules meanwhile."""
+        self._policy_refused.put((), float(refused))
 
     def effects(self, effect_type: str, outcome: str, count: int = 1) -> None:
         """Count effects by what became of them: reserved, skipped, snoozed, confirmed, not_sent, in_doubt, …"""

@@ -7,7 +7,17 @@ from collections.abc import AsyncIterator, Awaitable
 import pytest
 import pytest_asyncio
 
-from app.broker.base import Broker, BrokerClosed, BrokerUnreachable, Consumer, Depth, Malformed, Published, TaskMessage
+from app.broker.base import (
+    Broker,
+    BrokerClosed,
+    BrokerUnreachable,
+    Consumer,
+    Delivery,
+    Depth,
+    Malformed,
+    Published,
+    TaskMessage,
+)
 from tests.broker.worlds import COMMON, URGENT, World, a_message, a_settings, ids, memory_world, rabbit_world, receive
 from tests.broker.worlds import some as some_messages
 from tests.support.eventually import eventually
@@ -448,3 +458,18 @@ async def test_a_started_broker_says_that_it_works(world: World) -> None:
 
     assert broker.problem is None
     await consumer.close()
+
+
+async def test_a_consumer_takes_up_further_queues_and_none_once_it_is_paused(world: World) -> None:
+    broker = await world.started(a_settings())
+    consumer = broker.consumer([COMMON], prefetch=10)
+    await broker.publish([(URGENT, a_message(7))])
+
+    consumer.extend([COMMON, URGENT])
+    got = await receive(consumer, 1)
+    consumer.ack(got)
+    await consumer.pause()
+    consumer.extend(["later"])
+
+    assert ids(got) == ids([Delivery(URGENT, a_message(7), False, 1)])
+    assert not (await broker.depths(["later"])).get("later", Depth(0, 0)).consumers

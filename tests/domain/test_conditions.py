@@ -130,3 +130,35 @@ def test_look_ups_instead_of_evaluations_change_no_answer(
 
         assert answer is expected
         assert not (condition.lacks(known) and expected), "a rule that could match was passed over"
+
+
+@pytest.mark.parametrize(
+    ("when", "said"),
+    [
+        ("process.x / (1 - 1) > 1", "division by zero"),
+        ("process.x % int('0') == 1", "division by zero"),
+        ("process.x / -0 > 1", "division by zero"),
+        ("process.a.all(i, process.b.exists(j, j > i))", "nested 2 deep"),
+    ],
+)
+def test_what_divides_by_zero_or_costs_a_power_of_its_facts_is_refused(when: str, said: str) -> None:
+    with pytest.raises(ConditionError, match=said):
+        compile_condition(when)
+
+
+@pytest.mark.parametrize(
+    ("when", "always"),
+    [
+        ("true", True),
+        ("1 == 2", False),
+        ("task.type == 'a' || 1 < 2", True),
+        ("task.type == 'a' && false", False),
+        ("(task.type == 'a') && ('b' == task.type)", False),
+        ("true ? false : true", False),
+        ("task.type == 'a' && task.group == 'b'", None),
+        ("task.type == 'a' ? true : true || false", None),
+        ("has(task.due_at)", None),
+    ],
+)
+def test_a_condition_knows_what_it_gives_whatever_the_facts_are(when: str, always: bool | None) -> None:
+    assert compile_condition(when).constant is always

@@ -183,3 +183,40 @@ def test_no_text_leads_to_another_error(text: str) -> None:
         parse_policy(text)
     with pytest.raises(PolicyError):
         parse_policy(GOOD + "\n[[rule]]\n" + text.replace("\n", " ") + "\n= ")
+
+
+RULE = '[[rule]]\nreason_code = "{code}"\nclass = "high"\nwhen = {when!r}\n'
+EFFECT = '[[effect]]\nreason_code = "E"\nallow = false\nwhen = {when!r}\n'
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (RULE.format(code="A", when="false"), "never holds, whatever the facts are"),
+        (RULE.format(code="A", when="true") + RULE.format(code="B", when="process.x == 1"), "always holds"),
+        (RULE.format(code="A", when="process.x==1") + RULE.format(code="B", when="process.x == 1"), "same condition"),
+        (RULE.format(code="OVERRIDE", when="process.x == 1"), "kept for classes that people give"),
+        (EFFECT.format(when="task.priority_class == 'hgih'"), "unknown class 'hgih'; it must be one of"),
+        (EFFECT.format(when="1 > 2"), "never holds"),
+    ],
+)
+def test_what_can_never_decide_is_refused_with_its_line(more: str, said: str) -> None:
+    found = problems_of(f"{GOOD}\n{more}")
+
+    (problem,) = found
+    assert said in problem[1]
+    assert problem[0] > len(GOOD.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a = " + "1" * 5000, "too many digits"),
+        ("#" * 300_000, "at most 262144"),
+        (GOOD + '\n[[limit]]\non = "type:x"\nconcurrency = 1\n' * 600, "at most 500"),
+        ("a = " + "[" * 5000, "line 1"),
+    ],
+)
+def test_a_huge_policy_is_refused_before_it_costs_anything(text: str, said: str) -> None:
+    with pytest.raises(PolicyError, match=said):
+        parse_policy(text)

@@ -107,7 +107,8 @@ class World:
         used = runtime or self.runtime
         await declare_queues(used)
         chosen = tuple(classes) or tuple(used.policy.current.by_name)
-        pool = Pool(used, classes=chosen, slots=slots, name="test", database_url=self.database_url if guarded else None)
+        url = self.database_url if guarded else None
+        pool = Pool(used, classes=chosen, slots=slots, name="test", database_url=url, follows_policy=not classes)
         stop = asyncio.Event()
         ending = asyncio.create_task(pool.run(stop))
         self.pools.append(pool)

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from app.api.front import front_of
 from app.api.operation import encoded, operation
 from app.api.problems import unauthorized
-from app.api.schemas.platform import Alive, Checks, Readiness
+from app.api.schemas.platform import Alive, Checks, PolicyCheck, Readiness
 from app.services.fleet import look
 from app.telemetry.metrics import CONTENT_TYPE
 
@@ -38,10 +38,12 @@ async def ready(request: Request) -> Response:
     health = await look(runtime)
     runtime.metrics.database_up(health.database)
     runtime.metrics.broker_up(health.broker)
-    checks = Checks(_word(health.database), _word(health.broker), _word(health.dispatcher), health.consumers)
+    rules = PolicyCheck(runtime.policy.current.version, runtime.policy.refused)
+    checks = Checks(_word(health.database), _word(health.broker), _word(health.dispatcher), health.consumers, rules)
     if not health.database:
         return encoded(503, Readiness("unavailable", checks), {"Retry-After": "2"})
-    return encoded(200, Readiness("ready" if health.is_complete else "degraded", checks))
+    is_complete = health.is_complete and rules.refused is None
+    return encoded(200, Readiness("ready" if is_complete else "degraded", checks))
 
 
 def _word(is_there: bool) -> Literal["ok", "unavailable"]:

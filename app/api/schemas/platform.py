@@ -133,6 +133,13 @@ class Alive(msgspec.Struct, frozen=True):
     status: Literal["ok"]
 
 
+class PolicyCheck(msgspec.Struct, frozen=True):
+    """The version that rules in this process, and a newer one that this release cannot read, if there is one."""
+
+    in_force: str
+    refused: str | None
+
+
 class Checks(msgspec.Struct, frozen=True):
     """What readiness looked at."""
 
@@ -140,6 +147,7 @@ class Checks(msgspec.Struct, frozen=True):
     broker: Literal["ok", "unavailable"]
     dispatcher: Literal["ok", "unavailable"]
     consumers: dict[str, int]
+    policy: PolicyCheck
 
 
 class Readiness(msgspec.Struct, frozen=True):

@@ -123,8 +123,8 @@ class Tasks(Submitting[S], Generic[S]):
 
     @call
     def reclassify(
-        self, task_id: str, priority_class: str, reason: str, *, expires_at: Moment | None = None
+        self, task_id: str, priority_class: str, reason: str, *, expires_at: Moment
     ) -> Request[Task]:
-        """Put a task into another class by hand, with the reason and until when."""
+        """Put a task into another class by hand, with the reason and until when; the derived class comes back then."""
         body = given(priority_class=priority_class, reason=reason, expires_at=expires_at)
         return post(f"/v1/tasks/{part(task_id)}/reclassify", Task, body, repeatable=True)
