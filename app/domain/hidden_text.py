@@ -21,7 +21,10 @@ _CONTROL = re.compile(
 _REPLACED = {"line": "\n", "surrogate": "\N{REPLACEMENT CHARACTER}"}
 
 # Letters that join (Arabic, Syriac, N'Ko, Mongolian, the scripts of India and South-East Asia), with their marks.
-_JOINING = "\u0600-\u061b\u061d-\u08ff\u0900-\u0dff\u0e80-\u109f\u1780-\u17ff\u1820-\u18af\ufb50-\ufdcf\ufdf0-\ufdff\ufe70-\ufefc"
+_JOINING = (
+    "\u0600-\u061b\u061d-\u08ff\u0900-\u0dff\u0e80-\u109f"
+    "\u1780-\u17ff\u1820-\u18af\ufb50-\ufdcf\ufdf0-\ufdff\ufe70-\ufefc"
+)
 _PICTURE = "\u00a9\u00ae\u203c-\u2049\u2100-\u2bff\u3030\u303d\u3297\u3299\ufe0f\U0001f000-\U0001faff"
 _IDEOGRAPH = "\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _FLAG = "\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{2,6}\U000e007f"

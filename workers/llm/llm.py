@@ -220,9 +220,9 @@ class TaskLlm:
         Raises LlmFailure (`llm_not_configured`).
         """
         llm = self._needed()
-        await warm()
         request = ChatRequest(messages_of(messages), tuple(tools), max_output_tokens=max_output_tokens)
         endpoint, asked = llm.targets(provider, model)[0]
+        await warm(endpoint.settings, asked)
         return llm.calls.expected(self._owner, endpoint, asked, request)
 
     async def spent(self) -> TaskSpending:
