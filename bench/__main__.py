@@ -10,6 +10,7 @@ from pathlib import Path
 
 from app.embedded.errors import EmbeddedPostgresError
 from bench import report
+from bench.agents import run_agents
 from bench.environments import COMMON, NEWER, EnvironmentMissing, ensure
 from bench.flat import run_flat
 from bench.options import OURS, Options, parse
@@ -77,6 +78,7 @@ class Run:
         self.scenario("sleepers", lambda ours: run_sleepers(ours, *at, max(3, options.rounds)))
         self.scenario("posts", lambda ours: run_posts(ours, *at, options.rounds))
         self.scenario("quiet", lambda ours: run_quiet(ours, *at))
+        self.scenario("agents", lambda ours: run_agents(ours, *at, options.rounds, options.tasks))
         self.scenario("memory", lambda ours: run_memory(ours, *at, options.memory_tasks))
         self.scenario("flat", lambda ours: run_flat(ours, *at, options.flat_rows))
 
@@ -95,6 +97,7 @@ class Run:
             "posts": report.posts_table,
             "quiet": report.quiet_table,
             "sleepers": report.sleepers_line,
+            "agents": report.agents_table,
             "flat": report.flat_table,
             "memory": report.memory_table,
         }

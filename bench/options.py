@@ -8,7 +8,7 @@ from bench.systems import SHARES
 
 OURS = "despacho"
 SYSTEMS = (OURS, *SHARES)
-SCENARIOS = ("drain", "sleepers", "posts", "quiet", "memory", "flat")
+SCENARIOS = ("drain", "sleepers", "posts", "quiet", "agents", "memory", "flat")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
+from bench.agents import KINDS, AgentDrain, ratio
 from bench.flat import Depth
 from bench.rounds import Sample, percentile
 from bench.scenarios import QUIET_PER_SECOND, SLEEP_IDEAL, Memory, Posts, Quiet
@@ -130,6 +131,17 @@ def posts_table(posts: Sequence[Posts]) -> str:
 def quiet_table(quiet: Quiet) -> str:
     rows = [(name, *values) for name, values in asdict(quiet).items()]
     return table((f"quiet, {QUIET_PER_SECOND:.0f} POSTs/s: ms after sending", "p50", "p99"), rows)
+
+
+def agents_table(drains: Sequence[AgentDrain]) -> str:
+    """Medians over the rounds, and the median of the rounds' ratios."""
+    rows: list[Row] = []
+    for kind in KINDS:
+        own = [each for each in drains if each.kind == kind]
+        figures = [statistics.median(getattr(each, name) for each in own) for name in ("rate", "commits")]
+        used = [statistics.median(getattr(each, name) for each in own) for name in ("postgres_us", "python_us")]
+        rows.append((kind, figures[0], f"{ratio(drains, kind):.0%}", f"{figures[1]:.3f}", *used))
+    return table(("a task with", "drain/s", "of no-op", "commits", "PostgreSQL us", "Python us"), rows)
 
 
 def sleepers_line(rates: Sequence[float]) -> str:

@@ -201,9 +201,9 @@ def run_sleepers(system: System, postgres: Postgres, rabbit: Rabbit, rounds: int
         rates = []
         for turn in range(rounds):
             first = 200 + turn * SLEEPERS
-            pause = _operate(stage, "POST", "/v1/pauses", {"on": "type:bench_sleep", "reason": "loading"}, 201)
+            pause = operate(stage, "POST", "/v1/pauses", {"on": "type:bench_sleep", "reason": "loading"}, 201)
             stage.send(Command("batch", first, SLEEPERS), _WITHIN_SECONDS)
-            _operate(stage, "DELETE", f"/v1/pauses/{pause['pause_id']}", None, 204)
+            operate(stage, "DELETE", f"/v1/pauses/{pause['pause_id']}", None, 204)
             ended_ns = stage.wait_until_done(first, SLEEPERS, first, _WITHIN_SECONDS)
             rates.append(SLEEPERS / ((ended_ns - min(stage.marks.started_ns(first, SLEEPERS))) / 1e9))
         stage.check(200 + rounds * SLEEPERS)
@@ -215,7 +215,7 @@ def _with_slots(command: tuple[str, ...], slots: str) -> tuple[str, ...]:
     return (*command[:place], slots, *command[place + 1 :])
 
 
-def _operate(stage: Stage, method: str, path: str, body: dict[str, str] | None, status: int) -> dict[str, str]:
+def operate(stage: Stage, method: str, path: str, body: dict[str, str] | None, status: int) -> dict[str, str]:
     """Send one operator's request with the platform key."""
     port, key = int(stage.environment["DESPACHO_API__PORT"]), stage.environment["DESPACHO_BOOTSTRAP_KEY"]
 

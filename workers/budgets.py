@@ -5,19 +5,22 @@ somebody raised the budget, and then waits at the dispatcher without a seat. No 
 """
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from decimal import Decimal
 from zlib import crc32
 
+from app.coalescer import Coalescer
 from app.domain.budgets import Amount, passed_by
 from app.domain.errors import Snoozed
 from app.runtime import Runtime
-from app.services.budgets import standings_of
+from app.services.budgets import BudgetStanding, standings_of
 from app.store import spending
 from app.store.spending import Spent
 from workers.attempt import Attempt
 
 WHY = "budget"
 _REMEMBERED = 10_000
+_MOST_ASKED = 500
 
 
 class Budgets:
@@ -26,21 +29,29 @@ class Budgets:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._seen: OrderedDict[tuple[str, int], None] = OrderedDict()
+        # Calls that ask together share one look, which begins after each of them has written its estimate down.
+        self._looks: Coalescer[tuple[str, str], Sequence[BudgetStanding]] = Coalescer(
+            self._look, max_items=_MOST_ASKED, splits_on=lambda _: False
+        )
 
     async def admit(self, owner: Attempt, *, cost_usd: Decimal = Decimal(0), tokens: int = 0) -> None:
         """Let a call through that is expected to cost so much. Raises Snoozed (`budget`) when a budget would be passed.
 
         Of a budget that is spent to the last cent nothing more is let through, not even what is expected to be free.
         """
-        async with self._runtime.database.transaction() as connection:
-            found = await standings_of(self._runtime, connection, owner.tenant_id, owner.task_type)
-        for one in found:
+        for one in await self._looks.submit((owner.tenant_id, owner.task_type)):
             if passed_by(one.budget, one.spent, Amount(cost_usd, Decimal(tokens))):
                 again = min(one.opens_in_seconds, self._runtime.settings.budgets.look_again_seconds)
                 detail = (
                     f"The budget {one.budget.on} of today has no room for the next call; the day turns at 00:00 UTC."
                 )
                 raise Snoozed(max(again, 1.0), WHY, detail)
+
+    async def _look(self, asked: Sequence[tuple[str, str]]) -> list[Sequence[BudgetStanding]]:
+        """Read the budgets of each tenant and type once, all in one transaction."""
+        async with self._runtime.database.transaction() as connection:
+            found = {one: await standings_of(self._runtime, connection, *one) for one in dict.fromkeys(asked)}
+        return [found[one] for one in asked]
 
     async def spent(self, owner: Attempt, *, cost_usd: Decimal = Decimal(0), tokens: int = 0) -> None:
         """Count what a handler paid elsewhere. Raises ValueError for amounts below zero or that are no numbers."""

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import IO, Any
@@ -32,7 +32,7 @@ from workers.facilities import Facilities, open_facilities
 _PR_SET_PDEATHSIG = 1
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """End this process when its worker ends, however that happens."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -150,14 +150,19 @@ async def _serve(pipe: _Pipe, registry: Registry) -> None:
         await runtime.close()
 
 
-def main() -> None:
+def serve(read_fd: int, write_fd: int, parent: int, modules: Sequence[str]) -> None:
     """Serve tasks until the parent closes the pipe."""
-    read_fd, write_fd, parent = (int(value) for value in sys.argv[1:4])
-    _die_with(parent)
+    die_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with os.fdopen(read_fd, "rb") as reader, os.fdopen(write_fd, "wb") as writer:
-        asyncio.run(_serve(_Pipe(reader, writer), load(sys.argv[4:])))
+        asyncio.run(_serve(_Pipe(reader, writer), load(modules)))
+
+
+def main() -> None:
+    """Serve as the command line says."""
+    read_fd, write_fd, parent = (int(value) for value in sys.argv[1:4])
+    serve(read_fd, write_fd, parent, sys.argv[4:])
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import logging
 import os
 import signal
 import sys
@@ -16,10 +17,13 @@ from typing import Any
 from app.domain.errors import DeadLetter, Yielded, yielded_of_message
 from app.domain.failure import Failure
 from app.runtime import Runtime
+from app.telemetry.logs import event
 from workers.child_runtime import count_for_child, current, handed_over
 from workers.context import ReadInput
+from workers.nursery import ForkedProcess, nursery
 from workers.run import Run
 
+log = logging.getLogger("despacho.worker")
 _LAST_WORDS_SECONDS = 0.5
 _LINE_LIMIT = 64 * 1024 * 1024
 
@@ -38,7 +42,10 @@ class ChildFailed(Exception):
 
 class _Child:
     def __init__(
-        self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        process: asyncio.subprocess.Process | ForkedProcess,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
     ) -> None:
         self.process = process
         self.reader = reader
@@ -49,11 +56,7 @@ class _Child:
         to_child_read, to_child_write = os.pipe()
         from_child_read, from_child_write = os.pipe()
         try:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "workers.child", str(to_child_read), str(from_child_write), str(os.getpid()),
-                *runtime.settings.task_modules, pass_fds=(to_child_read, from_child_write),
-                stdin=asyncio.subprocess.DEVNULL, stdout=2,
-            )  # fmt: skip
+            process = await _begun(runtime, to_child_read, from_child_write)
         except BaseException:
             os.close(to_child_write)
             os.close(from_child_read)
@@ -96,6 +99,19 @@ class _Child:
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGKILL)
         await self.process.wait()
+
+
+async def _begun(runtime: Runtime, reads: int, writes: int) -> asyncio.subprocess.Process | ForkedProcess:
+    """Begin a process for a child: a fork where there is a nursery, else one that is started from nothing."""
+    if (born_in := nursery()) is not None:
+        try:
+            return await born_in.birth(reads, writes)
+        except OSError as error:
+            event(log, "nursery_lost", level=logging.WARNING, error=error)
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "workers.child", str(reads), str(writes), str(os.getpid()),
+        *runtime.settings.task_modules, pass_fds=(reads, writes), stdin=asyncio.subprocess.DEVNULL, stdout=2,
+    )  # fmt: skip
 
 
 class Children:

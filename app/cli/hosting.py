@@ -34,9 +34,20 @@ _DOUBLED_WITHIN_SECONDS = 0.3
 Role = Callable[[asyncio.Event], Awaitable[None]]
 
 
-def run(work: Callable[[asyncio.Event], Coroutine[object, object, None]], settings: Settings, name: str) -> None:
-    """Run `work` on an event loop until it ends; SIGTERM and Ctrl-C set its event, a second Ctrl-C ends at once."""
+def run(
+    work: Callable[[asyncio.Event], Coroutine[object, object, None]],
+    settings: Settings,
+    name: str,
+    *,
+    before: Callable[[Settings], None] | None = None,
+) -> None:
+    """Run `work` on an event loop until it ends; SIGTERM and Ctrl-C set its event, a second Ctrl-C ends at once.
+
+    `before` is called while there is neither a loop nor a thread.
+    """
     _calm_the_collector()
+    if before is not None:
+        before(settings)
     logs.redact_settings(settings)
     logs.configure(settings.log_level, name)
     try:

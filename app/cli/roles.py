@@ -13,6 +13,11 @@ from app.services.pokes import Poker
 from app.settings import Settings
 
 
+def open_nursery(settings: Settings) -> None:
+    """Let the worker's children be forked from here, before anything else is begun."""
+    importlib.import_module("workers.nursery").open_nursery(settings)
+
+
 async def serve_worker(settings: Settings, stop: asyncio.Event) -> None:
     """Run one worker pool, and stand for the lead where the settings say so, until `stop` is set and it has drained."""
     url, broker = database_url(settings), rabbit(settings)

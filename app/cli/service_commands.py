@@ -153,11 +153,11 @@ def worker(
 ) -> None:
     """Run one worker pool. Needs DESPACHO_DATABASE_URL and DESPACHO_AMQP_URL. SIGTERM drains."""
     from app.cli.hosting import run
-    from app.cli.roles import serve_worker
+    from app.cli.roles import open_nursery, serve_worker
 
     chosen = {"classes": classes, "slots": slots, "pool": pool, "host_dispatcher": with_dispatcher}
     settings = _settings(worker=chosen)
-    run(lambda stop: serve_worker(settings, stop), settings, "worker")
+    run(lambda stop: serve_worker(settings, stop), settings, "worker", before=open_nursery)
 
 
 def dispatcher() -> None:

@@ -85,7 +85,7 @@ class Calls:
         Raises LlmFailure, OwnershipLost, or Snoozed where the provider's limits say so.
         """
         stream = endpoint.settings.stream if order.stream is None else order.stream
-        await warm()
+        await warm(endpoint.settings, model)
         body = endpoint.provider.body(order.request, model, stream=stream)
         if (size := len(json.dumps(body))) > self._most_prompt:
             said = f"the request has {size} bytes; at most {self._most_prompt} are sent (max_prompt_bytes)"

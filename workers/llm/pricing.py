@@ -31,10 +31,15 @@ def price_of(settings: ProviderSettings, models: tuple[str | None, ...], tokens:
     return UNKNOWN
 
 
-async def warm() -> None:
+async def warm(settings: ProviderSettings, model: str) -> None:
     """Read the price list before it is first needed, away from the loop: it takes a fifth of a second."""
-    if "genai_prices" not in sys.modules:
-        await asyncio.to_thread(_list_date)
+    if model not in settings.prices and "genai_prices" not in sys.modules:
+        await asyncio.to_thread(read_list)
+
+
+def read_list() -> None:
+    """Read the price list now."""
+    _list_date()
 
 
 def _own(price: ModelPrice, tokens: Tokens) -> Decimal:
