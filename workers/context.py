@@ -8,6 +8,8 @@ from decimal import Decimal
 from json import loads
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from app.domain.approvals import Approval
 from app.domain.errors import DeadLetter
 from app.filter_settings import FilterSettings
@@ -293,7 +295,7 @@ class TaskContext:
         For handlers whose effects are chosen by the task's input. The journal, the secrets and the models are shared.
         """
         spec = replace(self.owner.spec, effects=tuple(effects), destructive=tuple(destructive), **declared)
-        inner = TaskContext(replace(self.owner, spec=spec), self._facilities)
+        inner = TaskContext(structs.replace(self.owner, spec=spec), self._facilities)
         inner.book, inner.secrets, inner._llm = self.book, self.secrets, self.llm
         return inner
 

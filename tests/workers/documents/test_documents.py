@@ -1,11 +1,11 @@
 """`ctx.document` and `ctx.filtered`, without a database."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from app.domain.errors import DeadLetter
 from app.domain.input_filters import Filtered, InputFilter, Verdict
@@ -30,7 +30,7 @@ def a_context(
     async def read_input(tenant_id: str, ref: str) -> tuple[bytes, str]:
         return content, content_type
 
-    owner = replace(an_attempt("reads"), spec=TaskTypeSpec("reads", input_filters=filters))
+    owner = structs.replace(an_attempt("reads"), spec=TaskTypeSpec("reads", input_filters=filters))
     return TaskContext(owner, Facilities(read_input=read_input, documents=Documents(FilterSettings(**settings))))
 
 
