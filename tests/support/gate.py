@@ -38,18 +38,25 @@ CHECKS = (
 # Two parts of the suite run side by side, each with services of its own: one mostly waits for brokers and processes,
 # the other computes. What measures time, or takes the whole machine, comes after them and runs alone.
 _WAITING = ("broker", "cli", "deploy", "embedded", "support", "telemetry")
+_WAITING_INSTALLATIONS = ("agents", "approvals", "broker_faults", "llm_calls", "nursery")
 _ALONE = ("crash", "e2e")
 
 
 def parts_of_the_suite() -> tuple[Check, Check, Check]:
     """Divide all of `tests`: the part that waits, the part that computes, the part that runs alone."""
     found = sorted(path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and any(path.rglob("test_*.py")))
-    computing = [*(name for name in found if name not in _WAITING + _ALONE), *_files_at_the_top()]
-    return _suite("tests that wait", _WAITING), _suite("tests that compute", computing), _suite("tests alone", _ALONE)
+    computing = [*(name for name in found if name not in _WAITING + _ALONE), *_files_in("tests")]
+    waiting = [f"e2e/test_{name}.py" for name in _WAITING_INSTALLATIONS]
+    alone = ["crash", *(f"e2e/{name}" for name in _files_in("tests/e2e") if f"e2e/{name}" not in waiting)]
+    return (
+        _suite("tests that wait", [*_WAITING, *waiting]),
+        _suite("tests that compute", computing),
+        _suite("tests alone", alone),
+    )
 
 
-def _files_at_the_top() -> list[str]:
-    return sorted(path.name for path in (ROOT / "tests").glob("test_*.py"))
+def _files_in(folder: str) -> list[str]:
+    return sorted(path.name for path in (ROOT / folder).glob("test_*.py"))
 
 
 def _suite(name: str, parts: Sequence[str]) -> Check:
