@@ -37,7 +37,7 @@ CHECKS = (
 )
 # Two parts of the suite run side by side, each with services of its own: one mostly waits for brokers and processes,
 # the other computes. What measures time, or takes the whole machine, comes after them and runs alone.
-_WAITING = ("broker", "cli", "deploy", "embedded", "support", "telemetry")
+_WAITING = ("broker", "cli", "deploy", "embedded", "mcp_server", "support", "sweeps", "telemetry")
 _WAITING_INSTALLATIONS = ("agents", "approvals", "broker_faults", "llm_calls", "nursery")
 _ALONE = ("crash", "e2e")
 
