@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     from app.domain.errors import DeadLetter, NotAccepted, NotSent, Retry, ToolError
     from app.domain.input_filters import Filtered, InputFilter, Verdict
     from app.domain.llm import Answer, LlmFailure
-    from workers.context import BlockingTaskContext, TaskContext
+    from workers.blocking_context import BlockingTaskContext
+    from workers.context import TaskContext
     from workers.documents import Document
     from workers.llm.messages import Message, Tool
 
@@ -99,7 +100,7 @@ __all__ = [
 _HOMES = {
     "Answer": "app.domain.llm",
     "Approval": "app.domain.approvals",
-    "BlockingTaskContext": "workers.context",
+    "BlockingTaskContext": "workers.blocking_context",
     "DeadLetter": "app.domain.errors",
     "Document": "workers.documents",
     "Filtered": "app.domain.input_filters",

@@ -25,8 +25,9 @@ from app.domain.task_types import Executor
 from app.task_modules import Registry, load
 from app.telemetry.logs import configure, redact, redact_settings
 from workers.attempt import Attempt
+from workers.blocking_context import BlockingTaskContext
 from workers.child_runtime import child_runtime, refresh
-from workers.context import BlockingTaskContext, TaskContext
+from workers.context import TaskContext
 from workers.facilities import Facilities, open_facilities
 
 _PR_SET_PDEATHSIG = 1

@@ -1,8 +1,6 @@
 """What a handler sees of the world: its task, its inputs, progress and a logger bound to the task."""
 
-import asyncio
-import logging
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from json import loads
@@ -15,15 +13,15 @@ from app.domain.errors import DeadLetter
 from app.filter_settings import FilterSettings
 from app.telemetry.logs import redacted
 from workers.attempt import Attempt
-from workers.bridge import Bridge
 from workers.callbacks import OwnCallbacks
 from workers.declared_secrets import Held, held
-from workers.dependency_call import BlockingDependencyCall, DependencyCall
+from workers.dependency_call import DependencyCall
 from workers.documents.document import Document, Documents
 from workers.journal import Book
-from workers.llm.llm import BlockingLlm, TaskLlm
-from workers.mcp.tools import BlockingMcpTools, McpTools
-from workers.outgoing import BlockingOutgoingHttp, OutgoingHttp
+from workers.llm.llm import TaskLlm
+from workers.mcp.tools import McpTools
+from workers.outgoing import OutgoingHttp
+from workers.task_identity import TaskIdentity
 
 if TYPE_CHECKING:
     from workers.facilities import Facilities
@@ -33,63 +31,19 @@ ReadInput = Callable[[str, str], Awaitable[tuple[bytes, str]]]
 """(tenant_id, input_ref) → (content, content type). Raises DeadLetter('missing_input') where there is none."""
 
 
-class _BoundLog(logging.LoggerAdapter[logging.Logger]):
-    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        kwargs["extra"] = {**(self.extra or {}), **kwargs.get("extra", {})}
-        return msg, kwargs
-
-
-class TaskContext:
+class TaskContext(TaskIdentity):
     """The context of one attempt, for `async def` handlers."""
 
-    __slots__ = ("_delegations", "_facilities", "_llm", "_progress", "book", "owner", "secrets")
+    __slots__ = ("_delegations", "_facilities", "_llm", "_progress", "book", "secrets")
 
     def __init__(self, owner: Attempt, facilities: "Facilities") -> None:
-        self.owner = owner
+        super().__init__(owner)
         self.book = Book(owner)
         self.secrets: Held = {}
         self._facilities = facilities
         self._progress: tuple[float, str] | None = None
         self._llm: TaskLlm | None = None
         self._delegations = 0
-
-    @property
-    def task_id(self) -> str:
-        """The task's id."""
-        return self.owner.task_id
-
-    @property
-    def task_type(self) -> str:
-        """The name of the task's type."""
-        return self.owner.spec.name
-
-    @property
-    def attempt(self) -> int:
-        """The number of this attempt, from 1."""
-        return self.owner.number
-
-    @property
-    def tenant_id(self) -> str:
-        """Whose task it is."""
-        return self.owner.tenant_id
-
-    @property
-    def priority_class(self) -> str:
-        """The class that the task has."""
-        return self.owner.priority_class
-
-    @property
-    def traceparent(self) -> str | None:
-        """The W3C trace context that the task was submitted with."""
-        return self.owner.traceparent
-
-    @property
-    def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger whose lines carry task_id, attempt and tenant."""
-        return _BoundLog(
-            logging.getLogger("despacho.handler"),
-            {"task_id": self.task_id, "attempt": self.attempt, "tenant_id": self.tenant_id},
-        )
 
     @property
     def llm(self) -> TaskLlm:
@@ -344,142 +298,6 @@ class TaskContext:
         """Hand over what progress was said since the last time (for the worker's heartbeat)."""
         said, self._progress = self._progress, None
         return said
-
-
-class BlockingTaskContext:
-    """The same context for plain `def` handlers: its calls block the handler's thread, never the worker's loop."""
-
-    __slots__ = ("_bridge", "_context")
-
-    def __init__(self, context: TaskContext, loop: asyncio.AbstractEventLoop) -> None:
-        self._context = context
-        self._bridge = Bridge(loop)
-
-    @property
-    def task_id(self) -> str:
-        """The task's id."""
-        return self._context.task_id
-
-    @property
-    def attempt(self) -> int:
-        """The number of this attempt, from 1."""
-        return self._context.attempt
-
-    @property
-    def tenant_id(self) -> str:
-        """Whose task it is."""
-        return self._context.tenant_id
-
-    @property
-    def priority_class(self) -> str:
-        """The class that the task has."""
-        return self._context.priority_class
-
-    @property
-    def traceparent(self) -> str | None:
-        """The W3C trace context that the task was submitted with."""
-        return self._context.traceparent
-
-    @property
-    def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger whose lines carry task_id, attempt and tenant."""
-        return self._context.log
-
-    @property
-    def llm(self) -> BlockingLlm:
-        """Language models; see TaskContext."""
-        return BlockingLlm(self._context.llm, self._bridge)
-
-    def input_bytes(self, ref: str) -> bytes:
-        """Read a stored input; see TaskContext."""
-        return self._bridge.run(lambda _: self._context.input_bytes(ref))
-
-    def input_text(self, ref: str) -> str:
-        """Read a stored input as text; see TaskContext."""
-        return as_text(self.input_bytes(ref))
-
-    def document(self, ref: str) -> Document:
-        """Read a stored input as a document for a prompt; see TaskContext."""
-        return self._bridge.run(lambda _: self._context.document(ref))
-
-    def filtered(self, text: str, source: str = "text") -> Document:
-        """Have the type's filters look at a text from outside; see TaskContext."""
-        return self._bridge.run(lambda _: self._context.filtered(text, source))
-
-    def step(self, name: str, call: Callable[..., Any], *arguments: Any, returns: Any = None) -> Any:
-        """Do something once; see TaskContext. A plain `call` runs in the handler's thread and may use the context."""
-        return self._bridge.run(lambda here: self._context.step(name, here(call), *arguments, returns=returns))
-
-    @property
-    def http(self) -> BlockingOutgoingHttp:
-        """The guarded HTTP client, whose calls block; see TaskContext."""
-        return BlockingOutgoingHttp(self._context.http, self._bridge)
-
-    def secret(self, name: str) -> str:
-        """Give the value of a declared secret; see TaskContext."""
-        return self._context.secret(name)
-
-    def signature(self, secret: str, *, message_id: str, timestamp: int, body: bytes) -> dict[str, str]:
-        """Sign a message by Standard Webhooks; see TaskContext."""
-        return self._bridge.run(
-            lambda _: self._context.signature(secret, message_id=message_id, timestamp=timestamp, body=body)
-        )
-
-    def delegate(self, agent: str, message: Any, **more: Any) -> Any:
-        """Have another agent do something; see TaskContext."""
-        return self._bridge.run(lambda _: self._context.delegate(agent, message, **more))
-
-    def mcp(self, server: str) -> BlockingMcpTools:
-        """Have the tools of an MCP server; see TaskContext."""
-        return BlockingMcpTools(self._context.mcp(server), self._bridge)
-
-    def checkpoint(self, state: Any) -> None:
-        """Save the handler's own state; see TaskContext."""
-        self._bridge.run(lambda _: self._context.checkpoint(state))
-
-    @property
-    def state(self) -> Any:
-        """The state of the last checkpoint; see TaskContext."""
-        return self._context.state
-
-    def approval(self, action: str, detail: Any = None, *, expires_seconds: float | None = None) -> Approval:
-        """Return a person's yes to `action`, or end here until there is one; see TaskContext."""
-        return self._bridge.run(lambda _: self._context.approval(action, detail, expires_seconds=expires_seconds))
-
-    def effect(
-        self,
-        effect_type: str,
-        key: str,
-        call: Callable[..., Any],
-        *args: Any,
-        reconcile: Callable[..., Any] | None = None,
-        honours_key_for_seconds: float = 0,
-        call_timeout_seconds: float = 30,
-    ) -> str | None:
-        """Do something outside at most once per `key`; see TaskContext. A plain `call` runs in another thread."""
-        return self._bridge.run(
-            lambda _: self._context.effect(
-                effect_type,
-                key,
-                call,
-                *args,
-                reconcile=reconcile,
-                honours_key_for_seconds=honours_key_for_seconds,
-                call_timeout_seconds=call_timeout_seconds,
-            )
-        )
-
-    def dependency(self, name: str, estimated_tokens: float = 0) -> BlockingDependencyCall:
-        """Call a dependency within its limits: `with ctx.dependency("crm") as call:`; see TaskContext."""
-        return BlockingDependencyCall(self._context.dependency(name, estimated_tokens), self._bridge)
-
-    def spent(self, *, cost_usd: Decimal = Decimal(0), tokens: int = 0) -> None:
-        """Count money and tokens that were paid elsewhere; see TaskContext."""
-        self._bridge.run(lambda _: self._context.spent(cost_usd=cost_usd, tokens=tokens))
-
-    def progress(self, fraction: float, message: str = "") -> None:
-        """Say how far the task is; see TaskContext."""
-        self._context.progress(fraction, message)
 
 
 def as_text(content: bytes) -> str:

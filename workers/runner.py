@@ -20,8 +20,9 @@ from app.ids import mint
 from app.store.flights import Claimed
 from app.task_modules import Registry, TaskType
 from app.telemetry.logs import redacted
+from workers.blocking_context import BlockingTaskContext
 from workers.children import ChildCrashed, ChildFailed, Children
-from workers.context import BlockingTaskContext, ReadInput
+from workers.context import ReadInput
 from workers.run import Interrupt, Run
 from workers.threads import HandlerThreads
 

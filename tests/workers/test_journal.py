@@ -25,7 +25,8 @@ from tests.support.ports import free_port
 from tests.support.postgres import PrivatePostgres
 from tests.support.runtimes import a_runtime
 from tests.support.work import claimed, dead, returned, rows, submitted
-from workers.context import BlockingTaskContext, TaskContext
+from workers.blocking_context import BlockingTaskContext
+from workers.context import TaskContext
 from workers.facilities import open_facilities
 
 SMALL = JournalSettings(max_step_bytes=1024, max_steps=3, max_task_bytes=2048, max_checkpoint_bytes=1024)

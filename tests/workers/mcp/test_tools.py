@@ -14,7 +14,8 @@ from tests.support.eventually import eventually
 from tests.support.mcp_server import PROGRAM
 from tests.support.ports import free_port
 from tests.workers.mcp.worlds import RAW, STDIO, TRACE, a_context
-from workers.context import BlockingTaskContext, TaskContext
+from workers.blocking_context import BlockingTaskContext
+from workers.context import TaskContext
 from workers.mcp.errors import ServerUnavailable, ToolTimedOut
 
 
